@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -81,6 +82,10 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	if err := validateEngine(s); err != nil {
 		return nil, err
 	}
+	line, err := lineFromWire(s.GetLine())
+	if err != nil {
+		return nil, err
+	}
 	defer h.names.lock(s.GetVolume())() // by volume: two engines of one volume would share a device
 	if err := h.replicas.checkRunning(); err != nil {
 		return nil, err
@@ -104,7 +109,7 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	if err != nil {
 		return nil, err
 	}
-	e := h.launch(s, adopts)
+	e := h.launch(s, line, adopts)
 	h.mu.Lock()
 	h.hosted[s.GetName()] = e
 	h.mu.Unlock()
@@ -157,10 +162,11 @@ var (
 	_ engine.Resizer  = (*device.Frontend)(nil)
 )
 
-func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
+func (h *engineHost) launch(s *proto.EngineSpec, line layers.Line, adopts bool) *hostedEngine {
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
 	e := &hostedEngine{spec: s, adopts: adopts, device: func() uint64 { return 0 }, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
 	cfg := h.config(s, adopts)
+	cfg.Line = line
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
 		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}

@@ -134,7 +134,7 @@ func New(opts Options) (*Instance, error) {
 	i.info = &proto.InfoReply{
 		Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
 		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(), DeviceKind: string(device.KindFUSE),
-		Tls: true,
+		Tls: true, Snapshots: true,
 	}
 	if makes, why := opts.Keeper.MakesNBD(); makes {
 		i.info.DeviceKind = string(device.KindNBD)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
@@ -33,6 +34,17 @@ const (
 	reasonLastMember  = "LastMember"     // a volume must have one member
 	reasonTooSmall    = "MemberTooSmall" // a replica has not grown yet
 	reasonNoResize    = "NoResize"       // the holder cannot make a device larger
+
+	// These are the reasons why a snapshot was not created.
+	reasonSnapshotBusy  = "SnapshotBusy"  // another snapshot or operation is under way, or the members have changed
+	reasonNoRoom        = "NoRoom"        // a disk is below the space that it keeps free
+	reasonUnevenRegions = "UnevenRegions" // replicas differ in a region until there is space
+	reasonNotPrepared   = "NotPrepared"   // a replica has no next head
+	reasonSlowRequests  = "SlowRequests"  // requests in progress took too long
+	reasonTooManyLayers = "TooManyLayers" // a replica has as many layers as it can name
+	reasonNotSupported  = "NotSupported"  // a replica is served by a release without snapshots
+	reasonNoSnapshot    = "NoSnapshot"    // the line does not have the point in the required state
+	reasonOldLine       = "OldLine"       // the engine has a newer line
 
 	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
 	reasonDiskNotResponding = string(replica.DiskNotResponding)
@@ -78,12 +90,34 @@ func toStatus(err error) error {
 	return detailed.Err()
 }
 
+// snapshotReasons are the reasons of the errors about points. The first match counts.
+var snapshotReasons = []struct {
+	err    error
+	reason string
+}{
+	{engine.ErrNotSupported, reasonNotSupported},
+	{engine.ErrOldLine, reasonOldLine},
+	{layers.ErrManyFiles, reasonTooManyLayers},
+	{layers.ErrNoRoom, reasonNoRoom},
+	{layers.ErrUneven, reasonUnevenRegions},
+	{layers.ErrLate, reasonSlowRequests},
+	{layers.ErrBusy, reasonSnapshotBusy},
+	{layers.ErrNotPrepared, reasonNotPrepared},
+	{layers.ErrNoPoint, reasonNoSnapshot},
+}
+
 // reasonOf returns the reason of a refusal; "" if the error is not a refusal.
 func reasonOf(err error) string {
 	var r *refusal
-	switch {
-	case errors.As(err, &r):
+	if errors.As(err, &r) {
 		return r.reason
+	}
+	for _, s := range snapshotReasons { // first: the error may also wrap the error of a replica
+		if errors.Is(err, s.err) {
+			return s.reason
+		}
+	}
+	switch {
 	case replica.ReasonOf(err) != "":
 		return string(replica.ReasonOf(err))
 	case errors.Is(err, replica.ErrForeign):

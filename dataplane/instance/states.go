@@ -123,6 +123,10 @@ func (e *hostedEngine) state() *proto.EngineState {
 		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Generation: e.spec.GetGeneration(), Session: e.spec.GetSession(),
 		Phase: phases[now.Phase], Reason: now.Reason, Message: now.Message, Endpoint: now.Endpoint, SizeBytes: e.spec.GetSizeBytes(),
 		ProposedEpoch: epochToWire(now.ProposedEpoch), Epoch: epochToWire(now.Epoch), ShownEpoch: epochToWire(now.Shown),
+		Line: lineToWire(now.Line), LostPoints: pointsToWire(now.Lost), AdoptedPoints: pointsToWire(now.Adopted),
+	}
+	if now.ProposedLine != nil {
+		s.ProposedLine = encodeLine(*now.ProposedLine)
 	}
 	if now.SizeBytes > 0 {
 		s.SizeBytes = now.SizeBytes

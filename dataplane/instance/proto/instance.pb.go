@@ -453,7 +453,9 @@ type InfoReply struct {
 	DeviceKind string `protobuf:"bytes,9,opt,name=device_kind,json=deviceKind,proto3" json:"device_kind,omitempty"`
 	WhyNoNbd   string `protobuf:"bytes,10,opt,name=why_no_nbd,json=whyNoNbd,proto3" json:"why_no_nbd,omitempty"`
 	// Replicas are served over TLS too, and engines reach those over TLS of which Member.tls is set.
-	Tls           bool `protobuf:"varint,11,opt,name=tls,proto3" json:"tls,omitempty"`
+	Tls bool `protobuf:"varint,11,opt,name=tls,proto3" json:"tls,omitempty"`
+	// EngineSnapshot and EngineSetLine are known, and replicas can have layers.
+	Snapshots     bool `protobuf:"varint,12,opt,name=snapshots,proto3" json:"snapshots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +567,13 @@ func (x *InfoReply) GetTls() bool {
 	return false
 }
 
+func (x *InfoReply) GetSnapshots() bool {
+	if x != nil {
+		return x.Snapshots
+	}
+	return false
+}
+
 type ReplicaSpec struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -576,7 +585,9 @@ type ReplicaSpec struct {
 	DiskPath  string                 `protobuf:"bytes,7,opt,name=disk_path,json=diskPath,proto3" json:"disk_path,omitempty"` // absolute path on the node
 	DiskUuid  string                 `protobuf:"bytes,8,opt,name=disk_uuid,json=diskUuid,proto3" json:"disk_uuid,omitempty"` // what the UUID file in disk_path must say
 	// Engines that connect over the network must do so over TLS. It concerns new connections.
-	TlsOnly       bool `protobuf:"varint,9,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`
+	TlsOnly bool `protobuf:"varint,9,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`
+	// The space of the disk that snapshots and merges leave free; 0: none.
+	ReserveBytes  int64 `protobuf:"varint,10,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -674,6 +685,13 @@ func (x *ReplicaSpec) GetTlsOnly() bool {
 	return false
 }
 
+func (x *ReplicaSpec) GetReserveBytes() int64 {
+	if x != nil {
+		return x.ReserveBytes
+	}
+	return 0
+}
+
 type ReplicaRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -739,10 +757,14 @@ type ReplicaState struct {
 	Epoch          *Epoch                 `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`            // as recorded by this replica
 	AllocatedBytes int64                  `protobuf:"varint,8,opt,name=allocated_bytes,json=allocatedBytes,proto3" json:"allocated_bytes,omitempty"`
 	Uid            string                 `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
-	Connected      bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"`                  // an engine is connected
-	SizeBytes      int64                  `protobuf:"varint,11,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // durably; 0 of one that is not open
-	GrowError      string                 `protobuf:"bytes,12,opt,name=grow_error,json=growError,proto3" json:"grow_error,omitempty"`  // why it is smaller than it was asked to be
-	TlsOnly        bool                   `protobuf:"varint,13,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`       // as in the last ReplicaSpec
+	Connected      bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"`                              // an engine is connected
+	SizeBytes      int64                  `protobuf:"varint,11,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`             // durably; 0 of one that is not open
+	GrowError      string                 `protobuf:"bytes,12,opt,name=grow_error,json=growError,proto3" json:"grow_error,omitempty"`              // why it is smaller than it was asked to be
+	TlsOnly        bool                   `protobuf:"varint,13,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`                   // as in the last ReplicaSpec
+	Points         []*PointState          `protobuf:"bytes,14,rep,name=points,proto3" json:"points,omitempty"`                                     // by number; none of a replica of format 1
+	HeadBytes      int64                  `protobuf:"varint,15,opt,name=head_bytes,json=headBytes,proto3" json:"head_bytes,omitempty"`             // allocated since the newest point
+	FormatVersion  int32                  `protobuf:"varint,16,opt,name=format_version,json=formatVersion,proto3" json:"format_version,omitempty"` // of its metadata; 0 if it is not open
+	MergeWaits     string                 `protobuf:"bytes,17,opt,name=merge_waits,json=mergeWaits,proto3" json:"merge_waits,omitempty"`           // CamelCase, why a merge waits; empty if none does
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -868,6 +890,95 @@ func (x *ReplicaState) GetTlsOnly() bool {
 	return false
 }
 
+func (x *ReplicaState) GetPoints() []*PointState {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *ReplicaState) GetHeadBytes() int64 {
+	if x != nil {
+		return x.HeadBytes
+	}
+	return 0
+}
+
+func (x *ReplicaState) GetFormatVersion() int32 {
+	if x != nil {
+		return x.FormatVersion
+	}
+	return 0
+}
+
+func (x *ReplicaState) GetMergeWaits() string {
+	if x != nil {
+		return x.MergeWaits
+	}
+	return ""
+}
+
+// A point that a replica shows.
+type PointState struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Point          *Point                 `protobuf:"bytes,1,opt,name=point,proto3" json:"point,omitempty"`
+	AllocatedBytes int64                  `protobuf:"varint,2,opt,name=allocated_bytes,json=allocatedBytes,proto3" json:"allocated_bytes,omitempty"` // of the layer below the point
+	Flushed        bool                   `protobuf:"varint,3,opt,name=flushed,proto3" json:"flushed,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PointState) Reset() {
+	*x = PointState{}
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointState) ProtoMessage() {}
+
+func (x *PointState) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointState.ProtoReflect.Descriptor instead.
+func (*PointState) Descriptor() ([]byte, []int) {
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PointState) GetPoint() *Point {
+	if x != nil {
+		return x.Point
+	}
+	return nil
+}
+
+func (x *PointState) GetAllocatedBytes() int64 {
+	if x != nil {
+		return x.AllocatedBytes
+	}
+	return 0
+}
+
+func (x *PointState) GetFlushed() bool {
+	if x != nil {
+		return x.Flushed
+	}
+	return false
+}
+
 type Epoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -879,7 +990,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[9]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1002,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[9]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1015,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Epoch) GetGeneration() int64 {
@@ -942,7 +1053,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[10]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1065,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[10]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1078,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Member) GetName() string {
@@ -1014,13 +1125,15 @@ type EngineSpec struct {
 	// The session of a process that has ended, whose device the engine takes over; "" makes a new device. Only the one
 	// who knows that nothing else has written the volume since that session may name it.
 	PredecessorSession string `protobuf:"bytes,10,opt,name=predecessor_session,json=predecessorSession,proto3" json:"predecessor_session,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The line that the API object holds, as JSON (package layers); empty for a volume that never had a snapshot.
+	Line          []byte `protobuf:"bytes,11,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineSpec) Reset() {
 	*x = EngineSpec{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[11]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1145,7 @@ func (x *EngineSpec) String() string {
 func (*EngineSpec) ProtoMessage() {}
 
 func (x *EngineSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[11]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1158,7 @@ func (x *EngineSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineSpec.ProtoReflect.Descriptor instead.
 func (*EngineSpec) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EngineSpec) GetName() string {
@@ -1118,6 +1231,13 @@ func (x *EngineSpec) GetPredecessorSession() string {
 	return ""
 }
 
+func (x *EngineSpec) GetLine() []byte {
+	if x != nil {
+		return x.Line
+	}
+	return nil
+}
+
 type EpochRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
@@ -1129,7 +1249,7 @@ type EpochRecord struct {
 
 func (x *EpochRecord) Reset() {
 	*x = EpochRecord{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1261,7 @@ func (x *EpochRecord) String() string {
 func (*EpochRecord) ProtoMessage() {}
 
 func (x *EpochRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1274,7 @@ func (x *EpochRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochRecord.ProtoReflect.Descriptor instead.
 func (*EpochRecord) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EpochRecord) GetName() string {
@@ -1191,7 +1311,7 @@ type EngineRef struct {
 
 func (x *EngineRef) Reset() {
 	*x = EngineRef{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1323,7 @@ func (x *EngineRef) String() string {
 func (*EngineRef) ProtoMessage() {}
 
 func (x *EngineRef) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1336,7 @@ func (x *EngineRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineRef.ProtoReflect.Descriptor instead.
 func (*EngineRef) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EngineRef) GetName() string {
@@ -1240,6 +1360,248 @@ func (x *EngineRef) GetSession() string {
 	return ""
 }
 
+// A point of a line.
+type Point struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Point) Reset() {
+	*x = Point{}
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Point) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Point) ProtoMessage() {}
+
+func (x *Point) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Point.ProtoReflect.Descriptor instead.
+func (*Point) Descriptor() ([]byte, []int) {
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Point) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Point) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+type EngineSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Line          []byte                 `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"` // as JSON; it has the point as intended
+	Point         *Point                 `protobuf:"bytes,4,opt,name=point,proto3" json:"point,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineSnapshotRequest) Reset() {
+	*x = EngineSnapshotRequest{}
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineSnapshotRequest) ProtoMessage() {}
+
+func (x *EngineSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*EngineSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EngineSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EngineSnapshotRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *EngineSnapshotRequest) GetLine() []byte {
+	if x != nil {
+		return x.Line
+	}
+	return nil
+}
+
+func (x *EngineSnapshotRequest) GetPoint() *Point {
+	if x != nil {
+		return x.Point
+	}
+	return nil
+}
+
+type EngineSnapshotReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epoch that was in force when the members switched. The point may become ready only under this epoch.
+	Epoch         *Epoch   `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sealed        []string `protobuf:"bytes,2,rep,name=sealed,proto3" json:"sealed,omitempty"`                               // the members that have sealed the point, by name
+	PauseMicros   int64    `protobuf:"varint,3,opt,name=pause_micros,json=pauseMicros,proto3" json:"pause_micros,omitempty"` // how long changes were delayed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineSnapshotReply) Reset() {
+	*x = EngineSnapshotReply{}
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineSnapshotReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineSnapshotReply) ProtoMessage() {}
+
+func (x *EngineSnapshotReply) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineSnapshotReply.ProtoReflect.Descriptor instead.
+func (*EngineSnapshotReply) Descriptor() ([]byte, []int) {
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *EngineSnapshotReply) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *EngineSnapshotReply) GetSealed() []string {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *EngineSnapshotReply) GetPauseMicros() int64 {
+	if x != nil {
+		return x.PauseMicros
+	}
+	return 0
+}
+
+type EngineLineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Line          []byte                 `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"` // as JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineLineRequest) Reset() {
+	*x = EngineLineRequest{}
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineLineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineLineRequest) ProtoMessage() {}
+
+func (x *EngineLineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineLineRequest.ProtoReflect.Descriptor instead.
+func (*EngineLineRequest) Descriptor() ([]byte, []int) {
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EngineLineRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EngineLineRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *EngineLineRequest) GetLine() []byte {
+	if x != nil {
+		return x.Line
+	}
+	return nil
+}
+
 type EngineExpandRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
@@ -1251,7 +1613,7 @@ type EngineExpandRequest struct {
 
 func (x *EngineExpandRequest) Reset() {
 	*x = EngineExpandRequest{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1625,7 @@ func (x *EngineExpandRequest) String() string {
 func (*EngineExpandRequest) ProtoMessage() {}
 
 func (x *EngineExpandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1638,7 @@ func (x *EngineExpandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineExpandRequest.ProtoReflect.Descriptor instead.
 func (*EngineExpandRequest) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EngineExpandRequest) GetName() string {
@@ -1312,7 +1674,7 @@ type EngineMemberRequest struct {
 
 func (x *EngineMemberRequest) Reset() {
 	*x = EngineMemberRequest{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1686,7 @@ func (x *EngineMemberRequest) String() string {
 func (*EngineMemberRequest) ProtoMessage() {}
 
 func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1699,7 @@ func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineMemberRequest.ProtoReflect.Descriptor instead.
 func (*EngineMemberRequest) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EngineMemberRequest) GetName() string {
@@ -1384,7 +1746,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1758,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1771,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MemberState) GetName() string {
@@ -1482,14 +1844,21 @@ type EngineState struct {
 	ShownEpoch *Epoch `protobuf:"bytes,13,opt,name=shown_epoch,json=shownEpoch,proto3" json:"shown_epoch,omitempty"`
 	// No engine runs: the process that ran it has ended, and the device at endpoint is kept, its users waiting, until an
 	// engine takes it over or EngineStop ends it by force. The phase is ERROR, which is what older clients understand.
-	DeviceKept    bool `protobuf:"varint,14,opt,name=device_kept,json=deviceKept,proto3" json:"device_kept,omitempty"`
+	DeviceKept bool `protobuf:"varint,14,opt,name=device_kept,json=deviceKept,proto3" json:"device_kept,omitempty"`
+	// A line that the API object must hold together with proposed_epoch, written in one write; empty if it stays as it is.
+	ProposedLine []byte `protobuf:"bytes,15,opt,name=proposed_line,json=proposedLine,proto3" json:"proposed_line,omitempty"`
+	// The line in force in the engine; empty for a volume that never had a snapshot.
+	Line []byte `protobuf:"bytes,16,opt,name=line,proto3" json:"line,omitempty"`
+	// What the start has found out: ready points that the members no longer have, and points that the object did not know.
+	LostPoints    []*Point `protobuf:"bytes,17,rep,name=lost_points,json=lostPoints,proto3" json:"lost_points,omitempty"`
+	AdoptedPoints []*Point `protobuf:"bytes,18,rep,name=adopted_points,json=adoptedPoints,proto3" json:"adopted_points,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[17]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1870,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[17]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1883,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EngineState) GetName() string {
@@ -1615,6 +1984,34 @@ func (x *EngineState) GetDeviceKept() bool {
 	return false
 }
 
+func (x *EngineState) GetProposedLine() []byte {
+	if x != nil {
+		return x.ProposedLine
+	}
+	return nil
+}
+
+func (x *EngineState) GetLine() []byte {
+	if x != nil {
+		return x.Line
+	}
+	return nil
+}
+
+func (x *EngineState) GetLostPoints() []*Point {
+	if x != nil {
+		return x.LostPoints
+	}
+	return nil
+}
+
+func (x *EngineState) GetAdoptedPoints() []*Point {
+	if x != nil {
+		return x.AdoptedPoints
+	}
+	return nil
+}
+
 // A disk that the process has trouble with.
 type DiskState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1627,7 +2024,7 @@ type DiskState struct {
 
 func (x *DiskState) Reset() {
 	*x = DiskState{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[18]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +2036,7 @@ func (x *DiskState) String() string {
 func (*DiskState) ProtoMessage() {}
 
 func (x *DiskState) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[18]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +2049,7 @@ func (x *DiskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskState.ProtoReflect.Descriptor instead.
 func (*DiskState) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiskState) GetPath() string {
@@ -1698,7 +2095,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[19]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +2107,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[19]
+	mi := &file_dataplane_instance_proto_instance_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +2120,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *State) GetInfo() *InfoReply {
@@ -1807,7 +2204,7 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"0\n" +
 	"\fWatchRequest\x12 \n" +
-	"\vdifferences\x18\x01 \x01(\bR\vdifferences\"\xcc\x02\n" +
+	"\vdifferences\x18\x01 \x01(\bR\vdifferences\"\xea\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
@@ -1822,7 +2219,8 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"why_no_nbd\x18\n" +
 	" \x01(\tR\bwhyNoNbd\x12\x10\n" +
-	"\x03tls\x18\v \x01(\bR\x03tls\"\xf5\x01\n" +
+	"\x03tls\x18\v \x01(\bR\x03tls\x12\x1c\n" +
+	"\tsnapshots\x18\f \x01(\bR\tsnapshots\"\x9a\x02\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +
@@ -1833,11 +2231,13 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\x06secret\x18\x06 \x01(\fR\x06secret\x12\x1b\n" +
 	"\tdisk_path\x18\a \x01(\tR\bdiskPath\x12\x1b\n" +
 	"\tdisk_uuid\x18\b \x01(\tR\bdiskUuid\x12\x19\n" +
-	"\btls_only\x18\t \x01(\bR\atlsOnly\"K\n" +
+	"\btls_only\x18\t \x01(\bR\atlsOnly\x12#\n" +
+	"\rreserve_bytes\x18\n" +
+	" \x01(\x03R\freserveBytes\"K\n" +
 	"\n" +
 	"ReplicaRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\xa4\x03\n" +
+	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\xc5\x04\n" +
 	"\fReplicaState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x121\n" +
@@ -1856,7 +2256,18 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"size_bytes\x18\v \x01(\x03R\tsizeBytes\x12\x1d\n" +
 	"\n" +
 	"grow_error\x18\f \x01(\tR\tgrowError\x12\x19\n" +
-	"\btls_only\x18\r \x01(\bR\atlsOnly\"[\n" +
+	"\btls_only\x18\r \x01(\bR\atlsOnly\x128\n" +
+	"\x06points\x18\x0e \x03(\v2 .longhorn.instance.v1.PointStateR\x06points\x12\x1d\n" +
+	"\n" +
+	"head_bytes\x18\x0f \x01(\x03R\theadBytes\x12%\n" +
+	"\x0eformat_version\x18\x10 \x01(\x05R\rformatVersion\x12\x1f\n" +
+	"\vmerge_waits\x18\x11 \x01(\tR\n" +
+	"mergeWaits\"\x82\x01\n" +
+	"\n" +
+	"PointState\x121\n" +
+	"\x05point\x18\x01 \x01(\v2\x1b.longhorn.instance.v1.PointR\x05point\x12'\n" +
+	"\x0fallocated_bytes\x18\x02 \x01(\x03R\x0eallocatedBytes\x12\x18\n" +
+	"\aflushed\x18\x03 \x01(\bR\aflushed\"[\n" +
 	"\x05Epoch\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -1867,7 +2278,7 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
-	"\x03tls\x18\x04 \x01(\bR\x03tls\"\x81\x03\n" +
+	"\x03tls\x18\x04 \x01(\bR\x03tls\"\x95\x03\n" +
 	"\n" +
 	"EngineSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -1883,7 +2294,8 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\amembers\x18\b \x03(\v2\x1c.longhorn.instance.v1.MemberR\amembers\x12\x16\n" +
 	"\x06secret\x18\t \x01(\fR\x06secret\x12/\n" +
 	"\x13predecessor_session\x18\n" +
-	" \x01(\tR\x12predecessorSession\"n\n" +
+	" \x01(\tR\x12predecessorSession\x12\x12\n" +
+	"\x04line\x18\v \x01(\fR\x04line\"n\n" +
 	"\vEpochRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x121\n" +
@@ -1891,7 +2303,23 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\tEngineRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"b\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"5\n" +
+	"\x05Point\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\x04R\x05nonce\"\x8c\x01\n" +
+	"\x15EngineSnapshotRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\fR\x04line\x121\n" +
+	"\x05point\x18\x04 \x01(\v2\x1b.longhorn.instance.v1.PointR\x05point\"\x83\x01\n" +
+	"\x13EngineSnapshotReply\x121\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06sealed\x18\x02 \x03(\tR\x06sealed\x12!\n" +
+	"\fpause_micros\x18\x03 \x01(\x03R\vpauseMicros\"U\n" +
+	"\x11EngineLineRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\fR\x04line\"b\n" +
 	"\x13EngineExpandRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x1d\n" +
@@ -1912,7 +2340,7 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\bprogress\x18\x05 \x01(\x05R\bprogress\x12\x1d\n" +
 	"\n" +
 	"copy_bytes\x18\x06 \x01(\x03R\tcopyBytes\x12\x18\n" +
-	"\apartial\x18\a \x01(\bR\apartial\"\xa6\x04\n" +
+	"\apartial\x18\a \x01(\bR\apartial\"\xe1\x05\n" +
 	"\vEngineState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1e\n" +
@@ -1933,7 +2361,12 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\vshown_epoch\x18\r \x01(\v2\x1b.longhorn.instance.v1.EpochR\n" +
 	"shownEpoch\x12\x1f\n" +
 	"\vdevice_kept\x18\x0e \x01(\bR\n" +
-	"deviceKept\"Q\n" +
+	"deviceKept\x12#\n" +
+	"\rproposed_line\x18\x0f \x01(\fR\fproposedLine\x12\x12\n" +
+	"\x04line\x18\x10 \x01(\fR\x04line\x12<\n" +
+	"\vlost_points\x18\x11 \x03(\v2\x1b.longhorn.instance.v1.PointR\n" +
+	"lostPoints\x12B\n" +
+	"\x0eadopted_points\x18\x12 \x03(\v2\x1b.longhorn.instance.v1.PointR\radoptedPoints\"Q\n" +
 	"\tDiskState\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -1956,7 +2389,7 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\bFrontend\x12\x11\n" +
 	"\rFRONTEND_NONE\x10\x00\x12\x12\n" +
 	"\x0eFRONTEND_BLOCK\x10\x01\x12\x13\n" +
-	"\x0fFRONTEND_SOCKET\x10\x022\xff\a\n" +
+	"\x0fFRONTEND_SOCKET\x10\x022\xc0\t\n" +
 	"\x0fInstanceManager\x12J\n" +
 	"\x04Info\x12!.longhorn.instance.v1.InfoRequest\x1a\x1f.longhorn.instance.v1.InfoReply\x12V\n" +
 	"\rReplicaCreate\x12!.longhorn.instance.v1.ReplicaSpec\x1a\".longhorn.instance.v1.ReplicaState\x12U\n" +
@@ -1967,7 +2400,9 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\x11EngineRecordEpoch\x12!.longhorn.instance.v1.EpochRecord\x1a\x1b.longhorn.instance.v1.Empty\x12Z\n" +
 	"\x10EngineAddReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12]\n" +
 	"\x13EngineRemoveReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12V\n" +
-	"\fEngineExpand\x12).longhorn.instance.v1.EngineExpandRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
+	"\fEngineExpand\x12).longhorn.instance.v1.EngineExpandRequest\x1a\x1b.longhorn.instance.v1.Empty\x12h\n" +
+	"\x0eEngineSnapshot\x12+.longhorn.instance.v1.EngineSnapshotRequest\x1a).longhorn.instance.v1.EngineSnapshotReply\x12U\n" +
+	"\rEngineSetLine\x12'.longhorn.instance.v1.EngineLineRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\n" +
 	"EngineStop\x12\x1f.longhorn.instance.v1.EngineRef\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\x05Watch\x12\".longhorn.instance.v1.WatchRequest\x1a\x1b.longhorn.instance.v1.State0\x012b\n" +
@@ -1987,81 +2422,96 @@ func file_dataplane_instance_proto_instance_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_dataplane_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_dataplane_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_dataplane_instance_proto_instance_proto_goTypes = []any{
-	(Phase)(0),                  // 0: longhorn.instance.v1.Phase
-	(Frontend)(0),               // 1: longhorn.instance.v1.Frontend
-	(InForceReply_Verdict)(0),   // 2: longhorn.instance.v1.InForceReply.Verdict
-	(*InForceRequest)(nil),      // 3: longhorn.instance.v1.InForceRequest
-	(*InForceReply)(nil),        // 4: longhorn.instance.v1.InForceReply
-	(*Empty)(nil),               // 5: longhorn.instance.v1.Empty
-	(*InfoRequest)(nil),         // 6: longhorn.instance.v1.InfoRequest
-	(*WatchRequest)(nil),        // 7: longhorn.instance.v1.WatchRequest
-	(*InfoReply)(nil),           // 8: longhorn.instance.v1.InfoReply
-	(*ReplicaSpec)(nil),         // 9: longhorn.instance.v1.ReplicaSpec
-	(*ReplicaRef)(nil),          // 10: longhorn.instance.v1.ReplicaRef
-	(*ReplicaState)(nil),        // 11: longhorn.instance.v1.ReplicaState
-	(*Epoch)(nil),               // 12: longhorn.instance.v1.Epoch
-	(*Member)(nil),              // 13: longhorn.instance.v1.Member
-	(*EngineSpec)(nil),          // 14: longhorn.instance.v1.EngineSpec
-	(*EpochRecord)(nil),         // 15: longhorn.instance.v1.EpochRecord
-	(*EngineRef)(nil),           // 16: longhorn.instance.v1.EngineRef
-	(*EngineExpandRequest)(nil), // 17: longhorn.instance.v1.EngineExpandRequest
-	(*EngineMemberRequest)(nil), // 18: longhorn.instance.v1.EngineMemberRequest
-	(*MemberState)(nil),         // 19: longhorn.instance.v1.MemberState
-	(*EngineState)(nil),         // 20: longhorn.instance.v1.EngineState
-	(*DiskState)(nil),           // 21: longhorn.instance.v1.DiskState
-	(*State)(nil),               // 22: longhorn.instance.v1.State
+	(Phase)(0),                    // 0: longhorn.instance.v1.Phase
+	(Frontend)(0),                 // 1: longhorn.instance.v1.Frontend
+	(InForceReply_Verdict)(0),     // 2: longhorn.instance.v1.InForceReply.Verdict
+	(*InForceRequest)(nil),        // 3: longhorn.instance.v1.InForceRequest
+	(*InForceReply)(nil),          // 4: longhorn.instance.v1.InForceReply
+	(*Empty)(nil),                 // 5: longhorn.instance.v1.Empty
+	(*InfoRequest)(nil),           // 6: longhorn.instance.v1.InfoRequest
+	(*WatchRequest)(nil),          // 7: longhorn.instance.v1.WatchRequest
+	(*InfoReply)(nil),             // 8: longhorn.instance.v1.InfoReply
+	(*ReplicaSpec)(nil),           // 9: longhorn.instance.v1.ReplicaSpec
+	(*ReplicaRef)(nil),            // 10: longhorn.instance.v1.ReplicaRef
+	(*ReplicaState)(nil),          // 11: longhorn.instance.v1.ReplicaState
+	(*PointState)(nil),            // 12: longhorn.instance.v1.PointState
+	(*Epoch)(nil),                 // 13: longhorn.instance.v1.Epoch
+	(*Member)(nil),                // 14: longhorn.instance.v1.Member
+	(*EngineSpec)(nil),            // 15: longhorn.instance.v1.EngineSpec
+	(*EpochRecord)(nil),           // 16: longhorn.instance.v1.EpochRecord
+	(*EngineRef)(nil),             // 17: longhorn.instance.v1.EngineRef
+	(*Point)(nil),                 // 18: longhorn.instance.v1.Point
+	(*EngineSnapshotRequest)(nil), // 19: longhorn.instance.v1.EngineSnapshotRequest
+	(*EngineSnapshotReply)(nil),   // 20: longhorn.instance.v1.EngineSnapshotReply
+	(*EngineLineRequest)(nil),     // 21: longhorn.instance.v1.EngineLineRequest
+	(*EngineExpandRequest)(nil),   // 22: longhorn.instance.v1.EngineExpandRequest
+	(*EngineMemberRequest)(nil),   // 23: longhorn.instance.v1.EngineMemberRequest
+	(*MemberState)(nil),           // 24: longhorn.instance.v1.MemberState
+	(*EngineState)(nil),           // 25: longhorn.instance.v1.EngineState
+	(*DiskState)(nil),             // 26: longhorn.instance.v1.DiskState
+	(*State)(nil),                 // 27: longhorn.instance.v1.State
 }
 var file_dataplane_instance_proto_instance_proto_depIdxs = []int32{
 	2,  // 0: longhorn.instance.v1.InForceReply.verdict:type_name -> longhorn.instance.v1.InForceReply.Verdict
 	0,  // 1: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
-	12, // 2: longhorn.instance.v1.ReplicaState.epoch:type_name -> longhorn.instance.v1.Epoch
-	1,  // 3: longhorn.instance.v1.EngineSpec.frontend:type_name -> longhorn.instance.v1.Frontend
-	12, // 4: longhorn.instance.v1.EngineSpec.epoch:type_name -> longhorn.instance.v1.Epoch
-	13, // 5: longhorn.instance.v1.EngineSpec.members:type_name -> longhorn.instance.v1.Member
-	12, // 6: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
-	13, // 7: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
-	0,  // 8: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
-	19, // 9: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
-	12, // 10: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
-	12, // 11: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
-	12, // 12: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
-	8,  // 13: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
-	11, // 14: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
-	20, // 15: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	21, // 16: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
-	6,  // 17: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
-	9,  // 18: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
-	9,  // 19: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
-	10, // 20: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
-	9,  // 21: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
-	14, // 22: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
-	15, // 23: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	18, // 24: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	18, // 25: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	17, // 26: longhorn.instance.v1.InstanceManager.EngineExpand:input_type -> longhorn.instance.v1.EngineExpandRequest
-	16, // 27: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	7,  // 28: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	3,  // 29: longhorn.instance.v1.Generations.InForce:input_type -> longhorn.instance.v1.InForceRequest
-	8,  // 30: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	11, // 31: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	11, // 32: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	5,  // 33: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	5,  // 34: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	20, // 35: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	5,  // 36: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	5,  // 37: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
-	5,  // 38: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
-	5,  // 39: longhorn.instance.v1.InstanceManager.EngineExpand:output_type -> longhorn.instance.v1.Empty
-	5,  // 40: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	22, // 41: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	4,  // 42: longhorn.instance.v1.Generations.InForce:output_type -> longhorn.instance.v1.InForceReply
-	30, // [30:43] is the sub-list for method output_type
-	17, // [17:30] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 2: longhorn.instance.v1.ReplicaState.epoch:type_name -> longhorn.instance.v1.Epoch
+	12, // 3: longhorn.instance.v1.ReplicaState.points:type_name -> longhorn.instance.v1.PointState
+	18, // 4: longhorn.instance.v1.PointState.point:type_name -> longhorn.instance.v1.Point
+	1,  // 5: longhorn.instance.v1.EngineSpec.frontend:type_name -> longhorn.instance.v1.Frontend
+	13, // 6: longhorn.instance.v1.EngineSpec.epoch:type_name -> longhorn.instance.v1.Epoch
+	14, // 7: longhorn.instance.v1.EngineSpec.members:type_name -> longhorn.instance.v1.Member
+	13, // 8: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
+	18, // 9: longhorn.instance.v1.EngineSnapshotRequest.point:type_name -> longhorn.instance.v1.Point
+	13, // 10: longhorn.instance.v1.EngineSnapshotReply.epoch:type_name -> longhorn.instance.v1.Epoch
+	14, // 11: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
+	0,  // 12: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
+	24, // 13: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
+	13, // 14: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
+	13, // 15: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
+	13, // 16: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
+	18, // 17: longhorn.instance.v1.EngineState.lost_points:type_name -> longhorn.instance.v1.Point
+	18, // 18: longhorn.instance.v1.EngineState.adopted_points:type_name -> longhorn.instance.v1.Point
+	8,  // 19: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
+	11, // 20: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
+	25, // 21: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
+	26, // 22: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
+	6,  // 23: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
+	9,  // 24: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
+	9,  // 25: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
+	10, // 26: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
+	9,  // 27: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
+	15, // 28: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
+	16, // 29: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
+	23, // 30: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	23, // 31: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	22, // 32: longhorn.instance.v1.InstanceManager.EngineExpand:input_type -> longhorn.instance.v1.EngineExpandRequest
+	19, // 33: longhorn.instance.v1.InstanceManager.EngineSnapshot:input_type -> longhorn.instance.v1.EngineSnapshotRequest
+	21, // 34: longhorn.instance.v1.InstanceManager.EngineSetLine:input_type -> longhorn.instance.v1.EngineLineRequest
+	17, // 35: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	7,  // 36: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	3,  // 37: longhorn.instance.v1.Generations.InForce:input_type -> longhorn.instance.v1.InForceRequest
+	8,  // 38: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	11, // 39: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	11, // 40: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	5,  // 41: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	5,  // 42: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	25, // 43: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	5,  // 44: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	5,  // 45: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	5,  // 46: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	5,  // 47: longhorn.instance.v1.InstanceManager.EngineExpand:output_type -> longhorn.instance.v1.Empty
+	20, // 48: longhorn.instance.v1.InstanceManager.EngineSnapshot:output_type -> longhorn.instance.v1.EngineSnapshotReply
+	5,  // 49: longhorn.instance.v1.InstanceManager.EngineSetLine:output_type -> longhorn.instance.v1.Empty
+	5,  // 50: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	27, // 51: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	4,  // 52: longhorn.instance.v1.Generations.InForce:output_type -> longhorn.instance.v1.InForceReply
+	38, // [38:53] is the sub-list for method output_type
+	23, // [23:38] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_instance_proto_instance_proto_init() }
@@ -2076,7 +2526,7 @@ func file_dataplane_instance_proto_instance_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_instance_proto_instance_proto_rawDesc), len(file_dataplane_instance_proto_instance_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

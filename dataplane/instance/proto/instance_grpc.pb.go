@@ -32,6 +32,8 @@ const (
 	InstanceManager_EngineAddReplica_FullMethodName    = "/longhorn.instance.v1.InstanceManager/EngineAddReplica"
 	InstanceManager_EngineRemoveReplica_FullMethodName = "/longhorn.instance.v1.InstanceManager/EngineRemoveReplica"
 	InstanceManager_EngineExpand_FullMethodName        = "/longhorn.instance.v1.InstanceManager/EngineExpand"
+	InstanceManager_EngineSnapshot_FullMethodName      = "/longhorn.instance.v1.InstanceManager/EngineSnapshot"
+	InstanceManager_EngineSetLine_FullMethodName       = "/longhorn.instance.v1.InstanceManager/EngineSetLine"
 	InstanceManager_EngineStop_FullMethodName          = "/longhorn.instance.v1.InstanceManager/EngineStop"
 	InstanceManager_Watch_FullMethodName               = "/longhorn.instance.v1.InstanceManager/Watch"
 )
@@ -91,6 +93,14 @@ type InstanceManagerClient interface {
 	// NoResize; see InfoReply.devices_grow. Busy while a replica is being rebuilt.
 	// Idempotent, also after a failure.
 	EngineExpand(ctx context.Context, in *EngineExpandRequest, opts ...grpc.CallOption) (*Empty, error)
+	// EngineSnapshot makes the intended point of a line on all members: they prepare, switch and seal. An attempt is made
+	// once for each point; a repeated call returns its result. After an error the caller must give the point up in the API
+	// object, and then call EngineSetLine. Reasons of FAILED_PRECONDITION: SnapshotBusy, NoRoom, UnevenRegions, NotPrepared,
+	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine. Only a process with InfoReply.snapshots knows it.
+	EngineSnapshot(ctx context.Context, in *EngineSnapshotRequest, opts ...grpc.CallOption) (*EngineSnapshotReply, error)
+	// EngineSetLine tells an engine what the API object holds now. Its members merge the layers of borders that may go.
+	// Idempotent; it must be repeated after an error. A line with a lower counter is refused (OldLine).
+	EngineSetLine(ctx context.Context, in *EngineLineRequest, opts ...grpc.CallOption) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -209,6 +219,26 @@ func (c *instanceManagerClient) EngineExpand(ctx context.Context, in *EngineExpa
 	return out, nil
 }
 
+func (c *instanceManagerClient) EngineSnapshot(ctx context.Context, in *EngineSnapshotRequest, opts ...grpc.CallOption) (*EngineSnapshotReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EngineSnapshotReply)
+	err := c.cc.Invoke(ctx, InstanceManager_EngineSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *instanceManagerClient) EngineSetLine(ctx context.Context, in *EngineLineRequest, opts ...grpc.CallOption) (*Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Empty)
+	err := c.cc.Invoke(ctx, InstanceManager_EngineSetLine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *instanceManagerClient) EngineStop(ctx context.Context, in *EngineRef, opts ...grpc.CallOption) (*Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Empty)
@@ -293,6 +323,14 @@ type InstanceManagerServer interface {
 	// NoResize; see InfoReply.devices_grow. Busy while a replica is being rebuilt.
 	// Idempotent, also after a failure.
 	EngineExpand(context.Context, *EngineExpandRequest) (*Empty, error)
+	// EngineSnapshot makes the intended point of a line on all members: they prepare, switch and seal. An attempt is made
+	// once for each point; a repeated call returns its result. After an error the caller must give the point up in the API
+	// object, and then call EngineSetLine. Reasons of FAILED_PRECONDITION: SnapshotBusy, NoRoom, UnevenRegions, NotPrepared,
+	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine. Only a process with InfoReply.snapshots knows it.
+	EngineSnapshot(context.Context, *EngineSnapshotRequest) (*EngineSnapshotReply, error)
+	// EngineSetLine tells an engine what the API object holds now. Its members merge the layers of borders that may go.
+	// Idempotent; it must be repeated after an error. A line with a lower counter is refused (OldLine).
+	EngineSetLine(context.Context, *EngineLineRequest) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -340,6 +378,12 @@ func (UnimplementedInstanceManagerServer) EngineRemoveReplica(context.Context, *
 }
 func (UnimplementedInstanceManagerServer) EngineExpand(context.Context, *EngineExpandRequest) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineExpand not implemented")
+}
+func (UnimplementedInstanceManagerServer) EngineSnapshot(context.Context, *EngineSnapshotRequest) (*EngineSnapshotReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method EngineSnapshot not implemented")
+}
+func (UnimplementedInstanceManagerServer) EngineSetLine(context.Context, *EngineLineRequest) (*Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EngineSetLine not implemented")
 }
 func (UnimplementedInstanceManagerServer) EngineStop(context.Context, *EngineRef) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineStop not implemented")
@@ -548,6 +592,42 @@ func _InstanceManager_EngineExpand_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InstanceManager_EngineSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EngineSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceManagerServer).EngineSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceManager_EngineSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceManagerServer).EngineSnapshot(ctx, req.(*EngineSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InstanceManager_EngineSetLine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EngineLineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceManagerServer).EngineSetLine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceManager_EngineSetLine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceManagerServer).EngineSetLine(ctx, req.(*EngineLineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InstanceManager_EngineStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EngineRef)
 	if err := dec(in); err != nil {
@@ -623,6 +703,14 @@ var InstanceManager_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EngineExpand",
 			Handler:    _InstanceManager_EngineExpand_Handler,
+		},
+		{
+			MethodName: "EngineSnapshot",
+			Handler:    _InstanceManager_EngineSnapshot_Handler,
+		},
+		{
+			MethodName: "EngineSetLine",
+			Handler:    _InstanceManager_EngineSetLine_Handler,
 		},
 		{
 			MethodName: "EngineStop",
