@@ -22,13 +22,14 @@ func (c *Chain) Differs(from, to layers.Point, off int64, most int) (found []fsy
 		return nil, 0, inRange(off, 0, size)
 	}
 	end := blocksOf(size)
+	since := keptReader{c: c, from: from}
 	first := off / layers.BlockBytes
 	for range differsPieces {
 		if first >= end || len(found) >= most {
 			break
 		}
 		n := min(pieceBlocks, end-first)
-		changed, err := c.changedTo(from, to, first, n)
+		changed, err := c.changedTo(&since, to, first, n)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -48,9 +49,9 @@ func (c *Chain) Differs(from, to layers.Point, off int64, most int) (found []fsy
 
 // changedTo is changedIn, also up to the present content. That is what has changed up to the newest border, and all
 // blocks of the head.
-func (c *Chain) changedTo(from, to layers.Point, first, n int64) ([]bool, error) {
+func (c *Chain) changedTo(since *keptReader, to layers.Point, first, n int64) ([]bool, error) {
 	if to != (layers.Point{}) {
-		return c.changedIn(from, to, first, n)
+		return c.changedIn(since, to, first, n)
 	}
 	for {
 		s := c.state.Load()
@@ -59,9 +60,9 @@ func (c *Chain) changedTo(from, to layers.Point, first, n int64) ([]bool, error)
 			return nil, layers.ErrNoBorder
 		}
 		changed := make([]bool, n)
-		if newest := s.list.chain.Layers[head-1].Top.Point; newest != from {
+		if newest := s.list.chain.Layers[head-1].Top.Point; newest != since.from {
 			var err error
-			if changed, err = c.changedIn(from, newest, first, n); err != nil {
+			if changed, err = c.changedIn(since, newest, first, n); err != nil {
 				if errors.Is(err, layers.ErrNoBorder) && c.state.Load() != s {
 					continue
 				}

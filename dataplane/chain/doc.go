@@ -1,6 +1,7 @@
 // Package chain owns the data of one replica in format version 2: a chain of layers, each with the changes of one
 // interval of time. docs/dataplane/SNAPSHOTS.md explains the format. Package layers decides; this package reads,
-// writes and syncs in the order that package layers gives. No release uses the package yet.
+// writes and syncs in the order that package layers gives. A replica uses it from its first
+// snapshot on.
 //
 //	layers.list        the chain (list.go); replaced atomically (listfile.go)
 //	layers.list.tmp    room for the next list
@@ -23,7 +24,9 @@
 //	merge.go               two files of one layer become one: what a merge does next
 //	mergeact.go, piece.go  the acts of a merge, and the steps of a piece
 //	kept.go                the maps of points that were merged away
-//	changed.go             which blocks may differ between two points
+//	rebuild.go             the stages of a rebuild on its target
+//	changed.go, differs.go which blocks may differ between two points
+//	names.go, describe.go  what a replica asks about the files
 //
 // These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say which
 // code ensures them.
@@ -40,7 +43,7 @@
 //	C9  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
 //
 // A read walks over the layers from the top. The index of SNAPSHOTS.md is not built, so a read of a block costs a
-// lookup in each layer above the one that has the block. Checksums and rebuilds are not built either.
+// lookup in each layer above the one that has the block. Checksums are not built either.
 //
 // The caller must hold the lock of the directory. As the engine does, it must not allow two changes of one block at the
 // same time. The package must not know engines, replicas, Kubernetes, sockets or time.

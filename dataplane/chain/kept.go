@@ -95,15 +95,6 @@ func (c *Chain) ForgetBases(line layers.Line) error {
 	return c.leaveKept(line.StillWanted)
 }
 
-// ForgetAllBases removes all kept maps, durably. The target of a rebuild does it before the list with its own layers:
-// it may have missed the revert that makes a map wrong.
-func (c *Chain) ForgetAllBases() error {
-	if err := c.usable(); err != nil {
-		return err
-	}
-	return c.leaveKept(func([]layers.KeptMap) []layers.KeptMap { return nil })
-}
-
 // KeepChanges stores what the source of a rebuild says about the changes since a point (layers.Line.HandOver). The map
 // ends at the head, which has every later change. The target of a rebuild does it before its last stage ends.
 func (c *Chain) KeepChanges(from layers.Point, changed iter.Seq2[fsys.Range, error]) error {

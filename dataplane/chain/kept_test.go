@@ -172,7 +172,7 @@ func TestKeptMapsGoWithTheirBase(t *testing.T) {
 	require.Empty(t, p.c.keptMaps(), "the removal is durable")
 
 	p, _ = withKeptMap(t)
-	do(t, p.c.ForgetAllBases)
+	do(t, func() error { return p.c.StartRebuild(layers.Point{}) })
 	require.Empty(t, p.c.keptMaps())
 }
 

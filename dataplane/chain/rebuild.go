@@ -16,7 +16,7 @@ import (
 // its newest border, as its metadata says. The next rebuild starts there.
 
 // StartRebuild makes all layers above a flushed border one layer. A zero base means that no border stays. Views at the
-// other borders end. It is refused while a merge runs. It is safe to repeat.
+// other borders end. Before that it removes the kept maps: the replica may have missed a revert that makes them wrong. It is refused while a merge runs. It is safe to repeat.
 func (c *Chain) StartRebuild(base layers.Point) error {
 	if !c.merging.TryLock() {
 		return fmt.Errorf("start a rebuild: a merge is running: %w", layers.ErrBusy)
@@ -30,6 +30,9 @@ func (c *Chain) StartRebuild(base layers.Point) error {
 	s := c.state.Load()
 	if i := s.list.chain.Border(base); base != (layers.Point{}) && (i < 0 || !s.list.chain.Layers[i].Top.Flushed) {
 		return fmt.Errorf("start a rebuild at border %d: %w", base.Number, layers.ErrNoBorder)
+	}
+	if err := c.leaveKept(func([]layers.KeptMap) []layers.KeptMap { return nil }); err != nil {
+		return fmt.Errorf("start a rebuild: %w", err)
 	}
 	next := layers.StartRebuild(s.list.chain, base)
 	if len(next.Layers) != len(s.list.chain.Layers) {

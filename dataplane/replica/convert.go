@@ -44,7 +44,9 @@ func (r *Replica) makeLayered() error {
 	files := newLayerFiles()
 	out := newLayersWriteback(files, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
 	// Clean: nothing must be dropped from the cache, because this process has written it, and knows of no failure.
-	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{UID: r.meta.UID, Generation: 1, BootID: r.opts.BootID, Clean: true})
+	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
+		UID: r.meta.UID, Generation: 1, BootID: r.opts.BootID, Clean: true, Reserve: r.opts.Reserve,
+	})
 	if err != nil {
 		return fmt.Errorf("open the layers: %w", err)
 	}

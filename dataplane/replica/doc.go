@@ -6,7 +6,8 @@
 //	    <name>/                     one replica; created by one rename, removed by one rename
 //	        replica.meta            identity, gate, evidence of membership (meta.go); replaced atomically
 //	        intent.map              regions that may differ between replicas (intentmap.go); written in place
-//	        data.img                the bytes; sparse, exactly the volume's size
+//	        data.img                the bytes; sparse, exactly the volume's size. In format 2 it is one of the layers
+//	        layers.list, <n>.*      format 2: the chain of layers (package chain); written from the first snapshot on
 //	        intent.map.tmp          changes since a member was left out (since.go), or the next intent map (grow.go)
 //	        changes.map             the same record, as the next release names it; renamed when the replica is opened
 //	        replica.meta.tmp        room for the next metadata (metafile.go); its content is never read
@@ -22,7 +23,7 @@
 //  3. read the metadata: check magic, version and checksum, then compare uid, volume, name and size with the values
 //     that the caller expects
 //  4. read the intent map: header, checksum, the magic and number of each sector
-//  5. open the data and compare its size
+//  5. open the data and compare its size; in format 2 check the list and the files of the layers
 //  6. sync the parent, the directory and the intent map (not in an opening for reading only). A process that was killed
 //     may have left changes that are visible and not yet durable
 //  7. nothing is repaired, because nothing needs repair: a mark covers each write that was under way, and the engine
@@ -37,5 +38,6 @@
 //
 //	lane.go, hang.go     calls that a caller can leave: metadata, clearing marks, closing
 //	writeback.go         one goroutine that writes out the written data
+//	merger.go            one goroutine that merges layers, from the first line that an engine sends
 //	gate.go              counts the requests of a session, which wait with their callers
 package replica

@@ -14,9 +14,6 @@ import (
 // spaceRetry is how long a merge without space waits before it tries again.
 const spaceRetry = 30 * time.Second
 
-// mergeRoom is the space beyond the reserve without which no merge starts: one piece.
-const mergeRoom = 64 << 20
-
 // merger takes borders away that the line no longer has, and merges the files of their layers, in one goroutine for each
 // replica. The goroutine starts with the first line and ends at the close of the replica. Nothing is merged while a
 // snapshot is prepared and not switched: the switch must not wait for the disk.
@@ -168,22 +165,19 @@ func (m *merger) work() layers.MergeWait {
 		return layers.NeedsBarrier
 	}
 	defer m.over()
+	if err := c.ForgetBases(line.Line); err != nil {
+		return m.judge(ctx, c, err)
+	}
 	for {
 		if err := m.join(c, line); err != nil {
 			return m.judge(ctx, c, err)
 		}
-		if !hasMerge(c.Layers()) {
-			return layers.NoWait
-		}
-		if !m.r.hasRoom(mergeRoom) {
-			return layers.NeedsSpace
-		}
-		more, err := c.Merge(pacedContext{ctx, m.r.limit()})
+		more, wait, err := c.Merge(pacedContext{ctx, m.r.limit()})
 		if err != nil {
 			return m.judge(ctx, c, err)
 		}
 		if !more {
-			return layers.NoWait
+			return wait
 		}
 	}
 }
@@ -224,16 +218,6 @@ func (m *merger) join(c *chain.Chain, line points.Line) error {
 		}
 	}
 	return nil
-}
-
-// hasMerge reports whether a layer has several files.
-func hasMerge(c layers.Chain) bool {
-	for _, l := range c.Layers {
-		if len(l.Files) > 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // judge returns why the work waits after an error. An error of the disk that has ended the chain ends the replica.

@@ -46,10 +46,10 @@ func (r *Replica) openLayers() error {
 	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
 		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean,
 		FailedSync:     r.opts.Distrust || !r.meta.Clean && r.meta.BootID != r.opts.BootID,
-		SameSuperblock: r.opts.SameDisk, Progress: r.progress,
+		SameSuperblock: r.opts.SameDisk, Reserve: r.opts.Reserve, Progress: r.progress,
 		OnDistrust: func() error {
-			if len(r.intents.marked()) == 0 {
-				return nil // everything was flushed: no record of the chain matters
+			if !r.cacheKept || len(r.intents.marked()) == 0 {
+				return nil // it is known, or everything was flushed, so no record of the chain matters
 			}
 			return r.recordLoss(errDistrusted)
 		},

@@ -206,21 +206,20 @@ func pointWork[T any](c call, what string, payload []byte, do func(T) error) (ca
 
 // pointState answers points.OpState. The caller is in the lane.
 func (r *Replica) pointState() points.State {
-	s := points.State{Version: metaVersion, Chain: layers.NewChain(), NoRoom: !r.hasRoom(0)}
+	s := points.State{Version: metaVersion, Chain: layers.NewChain(), NoRoom: !r.hasRoom()}
 	if r.layers != nil {
 		s.Version, s.Chain = metaLayered, r.layers.Layers()
 	}
 	return s
 }
 
-// hasRoom reports whether the disk has so many bytes more than its reserve. If the disk does not say, it has.
-func (r *Replica) hasRoom(bytes int64) bool {
-	d, ok := r.dir.(interface{ AvailableBytes() (int64, error) })
-	if !ok || r.opts.Reserve <= 0 {
+// hasRoom reports whether the disk has its reserve. If the disk does not say, it has.
+func (r *Replica) hasRoom() bool {
+	if r.opts.Reserve <= 0 {
 		return true
 	}
-	available, err := d.AvailableBytes()
-	return err != nil || available-bytes >= r.opts.Reserve
+	available, err := r.dir.AvailableBytes()
+	return err != nil || available >= r.opts.Reserve
 }
 
 // followLine answers points.OpFollow. The caller is in the lane.
@@ -249,7 +248,7 @@ func (r *Replica) prepare(p points.Prepare) error {
 		return nil
 	case r.attempt.isPending():
 		return fmt.Errorf("another snapshot is prepared: %w", layers.ErrBusy)
-	case !r.hasRoom(0):
+	case !r.hasRoom():
 		return &pointError{&nbd.Error{Errno: nbd.ENOSPC, Msg: layers.ErrNoRoom.Error()}, layers.ErrNoRoom}
 	}
 	if err := r.makeLayered(); err != nil {
