@@ -111,13 +111,12 @@ func (c *Chain) Err() error {
 	return nil
 }
 
-// fail ends the chain: a sync has failed, so the page cache may differ from the disk, or it is unknown which list the
-// disk has. The first failure counts. It returns the error.
+// Cause is the kind of the failure that Err returns.
+func (c *Chain) Cause() Cause { return causeOf(c.Err()) }
+
+// fail ends the chain. The first failure counts. If data may be lost, each recent records it. It returns the error.
 func (c *Chain) fail(err error) error {
-	if c.failure.CompareAndSwap(nil, &err) {
-		if errors.Is(err, ErrClosed) {
-			return err
-		}
+	if c.failure.CompareAndSwap(nil, &err) && causeOf(err).losesData() {
 		for _, f := range c.state.Load().written() {
 			if p := f.presence(); p != nil {
 				p.failed()

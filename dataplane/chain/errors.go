@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // Errors of an opening. Each is wrapped with the name of the file and the rule that it breaks.
@@ -33,6 +35,39 @@ var (
 	// ErrReadOnly says that the chain was opened for reading only.
 	ErrReadOnly = errors.New("the layers are open for reading only")
 )
+
+// Cause is why a chain has failed.
+type Cause int
+
+const (
+	// NotFailed: the chain serves.
+	NotFailed Cause = iota
+	// FailedSync: data or bits may be lost, although a write was answered.
+	FailedSync
+	// UncertainReplacement: it is unknown which list, or which kept map, the disk has.
+	UncertainReplacement
+	// DiskError is any other error of a call that changes a file. Such a call may report data that is lost.
+	DiskError
+	// Closed: the caller has closed the chain.
+	Closed
+)
+
+func causeOf(err error) Cause {
+	switch {
+	case err == nil:
+		return NotFailed
+	case errors.Is(err, ErrClosed):
+		return Closed
+	case errors.Is(err, errSync):
+		return FailedSync
+	case errors.Is(err, ErrUncertain), errors.Is(err, fsys.ErrUncertain):
+		return UncertainReplacement
+	}
+	return DiskError
+}
+
+// losesData reports whether acknowledged data may be lost. Then the next opening of this boot must know it.
+func (c Cause) losesData() bool { return c == FailedSync || c == DiskError }
 
 // errSync says that a sync of data or of a map has failed. It is never harmless, whatever the cause: a file system may
 // report ENOSPC for data that it could not write out, and this data is lost.

@@ -221,3 +221,19 @@ func TestForgottenEntriesAreReplacedInOneStep(t *testing.T) {
 		require.Equal(t, []entry{{0, 1}, {1, 1}, {2, 1}, {3, 1}}, again, "step %d", at)
 	}
 }
+
+// An opening ignores entries with more blocks, so no change enters them.
+func TestAWriteIsDividedByTheLimitOfAnEntry(t *testing.T) {
+	const most = mostEntryBlocks * block
+	for _, tc := range []struct{ off, length, want int64 }{
+		{0, 512, 512}, {block, most, most}, {0, most + 1, most}, {512, most, most - 512}, {block - 1, most, most - block + 1},
+	} {
+		got := entryPart(tc.off, tc.length)
+		assert.Equal(t, tc.want, got)
+		first, end := layers.Covered(tc.off, got)
+		assert.LessOrEqual(t, end-first, int64(mostEntryBlocks))
+	}
+	_, r := newRecentFile(t, 4)
+	p := newPresence(nil, r)
+	assert.Panics(t, func() { _ = p.enter(0, mostEntryBlocks+1) })
+}

@@ -106,6 +106,9 @@ func (p *presence) release(reserved int64) {
 func (p *presence) enter(first, end int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if end-first > mostEntryBlocks {
+		panic(fmt.Sprintf("BUG: an entry of %d blocks, which no opening believes", end-first))
+	}
 	if err := p.recent.add(entry{first, end - first}); err != nil {
 		return err
 	}
@@ -225,7 +228,7 @@ func (p *presence) grow(blocks int64) error {
 	return p.bits.grow(blocks)
 }
 
-// failed records in recent that a sync has failed, if the disk allows it.
+// failed records in recent that data may be lost, if the disk allows it.
 func (p *presence) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

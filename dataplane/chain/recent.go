@@ -16,7 +16,7 @@ import (
 //
 //	0         0    8   magic "LHRECENT"
 //	(512      8    4   format version, 1
-//	bytes)    12   4   flags: 1 in use half 1 (else half 0), 2 a sync of the file's data or map failed
+//	bytes)    12   4   flags: 1 in use half 1 (else half 0), 2 data or bits may be lost (a sync failed)
 //	          16   8   salt, random; an entry of another salt is from before
 //	          24   8   number of the file
 //	          32   8   entries in one half

@@ -1,7 +1,9 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -20,31 +22,59 @@ type View struct {
 }
 
 // View opens the content at a point for reading. The caller must Close it.
+//
+// The view is registered first, so that the border stays. Its files are opened without a lock, because a switch takes
+// lane while no user is served. Meanwhile a merge may remove a file that is not open yet. Then its content is in
+// another file, and the view starts again.
 func (c *Chain) View(p layers.Point) (*View, error) {
+	for {
+		v, s, err := c.registerView(p)
+		if err != nil {
+			return nil, err
+		}
+		if err = v.open(); err == nil {
+			return v, nil
+		}
+		err = errors.Join(err, v.Close())
+		if !isMissing(err) || c.state.Load() == s {
+			return nil, err
+		}
+	}
+}
+
+// registerView returns a view whose files may not be open, and the state that it is from.
+func (c *Chain) registerView(p layers.Point) (*View, *state, error) {
 	c.lane.Lock()
 	defer c.lane.Unlock()
 	if err := c.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := c.state.Load()
 	i := s.list.chain.Border(p)
 	if i < 0 || !s.list.chain.Layers[i].Top.Flushed {
-		return nil, fmt.Errorf("border %d: %w", p.Number, layers.ErrNoBorder)
+		return nil, nil, fmt.Errorf("border %d: %w", p.Number, layers.ErrNoBorder)
 	}
 	v := &View{c: c, point: p, content: content{chain: s.list.chain, index: i, files: map[layers.File]*file{}}}
 	for _, l := range s.list.chain.Layers[:i+1] {
 		for _, n := range l.Files {
 			v.content.files[n] = s.files[n]
-			if err := s.files[n].open(false); err != nil {
-				return nil, err
+			s.files[n].views++
+		}
+	}
+	c.views[v] = struct{}{}
+	return v, s, nil
+}
+
+// open opens the files, the highest first.
+func (v *View) open() error {
+	for _, l := range slices.Backward(v.content.chain.Layers[:v.content.index+1]) {
+		for _, n := range slices.Backward(l.Files) {
+			if err := v.content.files[n].open(false); err != nil {
+				return err
 			}
 		}
 	}
-	for _, f := range v.content.files {
-		f.views++
-	}
-	c.views[v] = struct{}{}
-	return v, nil
+	return nil
 }
 
 // Size is the size of the volume at the point.

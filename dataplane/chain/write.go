@@ -57,9 +57,22 @@ func (ch *change) enter(first, end int64) error {
 
 // WriteAt writes p. After an error, each block of the range has its old content, or p's, or a part of p's.
 func (c *Chain) WriteAt(p []byte, off int64) error {
-	if len(p) == 0 {
-		return nil
+	for len(p) > 0 {
+		n := entryPart(off, int64(len(p)))
+		if err := c.writePart(p[:n], off); err != nil {
+			return err
+		}
+		p, off = p[n:], off+n
 	}
+	return nil
+}
+
+// entryPart returns the length of the first part of a range that one entry can have.
+func entryPart(off, length int64) int64 {
+	return min(length, mostEntryBlocks*layers.BlockBytes-off%layers.BlockBytes)
+}
+
+func (c *Chain) writePart(p []byte, off int64) error {
 	ch, err := c.begin(1)
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 // punchBlocks is how many blocks one lookup of a discard covers.
 const punchBlocks = 16 << 10
 
+const _ = uint(mostEntryBlocks - punchBlocks) // one entry can have all of it
+
 // punchEntries is how many entries a discard takes at once, at most.
 const punchEntries = 1024
 
