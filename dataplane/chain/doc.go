@@ -1,7 +1,6 @@
 // Package chain owns the data of one replica in format version 2: a chain of layers, each with the changes of one
 // interval of time. docs/dataplane/SNAPSHOTS.md explains the format. Package layers decides; this package reads,
-// writes and syncs in the order that package layers gives. A replica uses it from its first
-// snapshot on.
+// writes and syncs in the order that package layers gives. A replica uses it from its first snapshot on.
 //
 //	layers.list        the chain (list.go); replaced atomically (listfile.go)
 //	layers.list.tmp    room for the next list

@@ -27,8 +27,8 @@ func IsData(name string) bool {
 }
 
 // Owns returns which names of a directory may belong to the chain of a replica. A file with a number that the list has
-// never given out does not. listed is false if there is no list of this replica that can be read. Then every name of the
-// right form counts. Owns writes nothing.
+// never given out does not. listed is false if there is no list of this replica that can be read. Then every name of
+// the right form counts. Owns writes nothing.
 func Owns(dir fsys.Dir, uid string) (owns func(name string) bool, listed bool) {
 	l, err := readList(dir, uid)
 	if err != nil {

@@ -147,6 +147,9 @@ func (r *Replica) clearTheWay(ctx context.Context, generation int64, session str
 
 // recordAdmission makes an admission durable, unless the metadata already contains it.
 func (r *Replica) recordAdmission(generation int64, session string, how admission) error {
+	if err := r.endAttempt(); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
 	r.mu.Unlock()

@@ -26,9 +26,9 @@ import (
 //	writing    no change is under way, and none starts
 //	layout     no read is under way
 //
-// It waits for the calls under way, and for nothing else of the disk. A sync that started before covers what it must: it
-// syncs the same file. Data that is not on the disk yet stays counted, and the kernel reports a failure to write it out
-// to the openings of both, so whichever is asked knows of it.
+// It waits for the calls under way, and for nothing else of the disk. A sync that started before covers its data: it
+// syncs the same file. Data that is not on the disk yet stays counted. The kernel reports a failure to write it out to
+// each opening, the earlier ones and the new ones.
 
 // makeLayered changes to format 2. The caller is in the lane.
 func (r *Replica) makeLayered() error {
@@ -59,8 +59,8 @@ func (r *Replica) makeLayered() error {
 	return r.useLayers(c, out, files)
 }
 
-// createList does step 1. A directory of format 1 with a layer's file is not touched: the chain would take that file for
-// a leftover, and remove it.
+// createList does step 1. A directory of format 1 with a layer's file is not touched: the chain would take that file
+// for a leftover, and remove it.
 func (r *Replica) createList() error {
 	names, err := r.dir.Names()
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *Replica) exchangeData(c *chain.Chain, out *writeback, files *layerFiles
 	if err := errors.Join(r.writeError(), r.checkServing()); err != nil {
 		return opened{}, err
 	}
-	r.files.Lock() // Disk.Check compares names with what is held
+	r.files.Lock() // Disk.Check compares names with the held files
 	defer r.files.Unlock()
 	r.layout.Lock()
 	defer r.layout.Unlock()

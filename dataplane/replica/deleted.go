@@ -105,8 +105,8 @@ func (r *Replica) heldNames(c *chain.Chain) ([]heldName, error) {
 	return names, nil
 }
 
-// isGoneByMerge reports whether a file is no longer one of the chain's: a merge or a revert has removed it since its name
-// was listed.
+// isGoneByMerge reports whether a file is no longer one of the chain's: a merge or a revert has removed it since its
+// name was listed.
 func (r *Replica) isGoneByMerge(name string) bool {
 	c := r.chainNow()
 	return c != nil && chain.IsData(name) && !slices.Contains(c.DataNames(), name)

@@ -326,7 +326,7 @@ func TestAStopAtAnyStepOfALifeWithSnapshotsKeepsEveryPromise(t *testing.T) {
 	f.MkdirAll("/disk/replicas")
 	require.NoError(t, newLayerLife().play(f))
 	steps := f.Steps()
-	require.GreaterOrEqual(t, steps, 400, "the life is not what it was")
+	require.GreaterOrEqual(t, steps, 300, "the life is not what it was")
 	stride := 1
 	if testing.Short() || raceEnabled {
 		stride = 23

@@ -58,9 +58,9 @@ func (l layered) Close() error {
 	return errors.Join(l.out.Close(), l.Chain.Close())
 }
 
-// blockLocks lock the blocks that a change covers in part. The chain then may write the rest of the block as well, so two
-// changes of one block must not run at the same time. Engines lock whole blocks. But an engine of a release that knows no
-// layers locks only the bytes that it changes.
+// blockLocks lock the blocks that a change covers in part. The chain then may write the rest of the block as well, so
+// two changes of one block must not run at the same time. Engines lock whole blocks. But an engine of a release that
+// knows no layers locks only the bytes that it changes.
 type blockLocks struct{ stripes [64]sync.Mutex }
 
 func (b *blockLocks) lock(off, length int64) (unlock func()) {
@@ -130,7 +130,7 @@ func (d layerDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	return f, nil
 }
 
-// WriteAt counts what was written. Any part of a failed write may have happened.
+// WriteAt counts the bytes. Any part of a failed write may have happened.
 func (f *layerFile) WriteAt(p []byte, off int64) error {
 	f.written.Add(1)
 	err := f.File.WriteAt(p, off)
@@ -180,7 +180,7 @@ func (f *layerFile) use(do func() error) error {
 	f.using.RLock()
 	defer f.using.RUnlock()
 	if f.isClosed {
-		return nil // whoever closed it needs its content no longer
+		return nil // the chain needs its content no longer
 	}
 	return do()
 }

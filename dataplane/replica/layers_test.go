@@ -328,6 +328,85 @@ func TestAnAttemptThatWasGivenUpIsJoined(t *testing.T) {
 	assert.EqualValues(t, 1, readByte(t, s, point(2), 0))
 }
 
+// The next engine gives the attempt up. Its changes go to the head, so the border must never count as flushed by it.
+func TestAnAttemptEndsWithItsSession(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, prepare(s, point(1)))
+	require.NoError(t, s.Close())
+	s = admit(t, r, 2, "s2")
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+	assert.ErrorIs(t, control(s, points.OpSwitch, point(1), nil), layers.ErrNotPrepared)
+	assert.ErrorIs(t, control(s, points.OpSeal, point(1), nil), layers.ErrNotPrepared)
+	require.NoError(t, r.Grow(t.Context(), 32*mib), "no snapshot is prepared")
+	require.NoError(t, control(s, points.OpFollow, points.Follow{Line: lineOf(1, nil)}, nil))
+	assert.Len(t, r.chainNow().Layers().Layers, 1)
+	require.NoError(t, takeSnapshot(s, point(2)))
+	assert.EqualValues(t, 1, readByte(t, s, point(2), 0))
+	assert.NoError(t, r.State().Failure)
+}
+
+// A directory of format 1 may hold a file that looks like a leftover of a layer. It must not be removed.
+func TestTheChangeOfFormatTouchesNoForeignFile(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, writeNew(r.dir, "2.img", []byte("a user's copy")))
+	assert.ErrorIs(t, prepare(s, point(1)), ErrForeign)
+	_, err := r.dir.Lookup("2.img")
+	require.NoError(t, err)
+	assert.Equal(t, 1, r.State().FormatVersion)
+	assert.NoError(t, r.State().Failure)
+}
+
+func TestARemovalOfLayersLeavesForeignFiles(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, takeSnapshot(s, point(1)))
+	require.NoError(t, writeNew(r.dir, "9.img", []byte("a number that was never given out")))
+	require.NoError(t, r.Close(t.Context()))
+	d, err := f.OpenDir(crashDir)
+	require.NoError(t, err)
+	before, err := d.Names()
+	require.NoError(t, err)
+	assert.ErrorIs(t, Remove(f, crashDir, "uid-1"), ErrForeign)
+	_, err = Open(f, crashDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
+	assert.Equal(t, LayersTorn, ReasonOf(err))
+	after, err := d.Names()
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	require.NoError(t, d.Unlink("9.img"))
+
+	copied, err := OpenCopy(f, crashDir, testSpec("uid-1", 16*mib), Options{})
+	require.NoError(t, err)
+	v, err := copied.ViewAt(1)
+	require.NoError(t, err)
+	assert.EqualValues(t, 16*mib, v.Size())
+	require.NoError(t, v.Close())
+	require.NoError(t, copied.Close(t.Context()))
+	require.NoError(t, d.Close())
+	require.NoError(t, Remove(f, crashDir, "uid-1"))
+	_, err = Open(f, crashDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
+	assert.Equal(t, ReplicaMissing, ReasonOf(err))
+}
+
+func TestACheckFindsThatALayerWasDeleted(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, takeSnapshot(s, point(1)))
+	names, err := r.heldNames(r.chainNow())
+	require.NoError(t, err)
+	held := map[string]bool{}
+	for _, n := range names {
+		held[n.name] = n.held != (fsys.ID{})
+	}
+	assert.Equal(t, map[string]bool{
+		intentName: true, metaName: false, "layers.list": false, dataName: false, "2.img": true,
+	}, held)
+	assert.False(t, r.isGoneByMerge("2.img"))
+	assert.True(t, r.isGoneByMerge("3.img"))
+	assert.False(t, r.isGoneByMerge(metaName))
+}
+
 // availableFS says how much space is left.
 type availableFS struct {
 	fsys.FS

@@ -14,9 +14,9 @@ import (
 // spaceRetry is how long a merge without space waits before it tries again.
 const spaceRetry = 30 * time.Second
 
-// merger takes borders away that the line no longer has, and merges the files of their layers, in one goroutine for each
-// replica. The goroutine starts with the first line and ends at the close of the replica. Nothing is merged while a
-// snapshot is prepared and not switched: the switch must not wait for the disk.
+// merger takes borders away that the line no longer has, and merges the files of their layers, in one goroutine for
+// each replica. The goroutine starts with the first line and ends at the close of the replica. Nothing is merged while
+// a snapshot is prepared and not switched: the switch must not wait for the disk.
 type merger struct {
 	r    *Replica
 	wake chan struct{} // has an entry when there may be work
@@ -169,6 +169,9 @@ func (m *merger) work() layers.MergeWait {
 		return m.judge(ctx, c, err)
 	}
 	for {
+		if ctx.Err() != nil {
+			return layers.NeedsBarrier
+		}
 		if err := m.join(c, line); err != nil {
 			return m.judge(ctx, c, err)
 		}
@@ -202,8 +205,8 @@ func (m *merger) over() {
 	close(m.idle)
 }
 
-// join takes away the borders that may go. A border above the counter is newer than the line, so it stays: its point was
-// intended after the line was sent. A border that a tool reads stays until the tool has ended.
+// join takes away the borders that may go. A border above the counter is newer than the line, so it stays: its point
+// was intended after the line was sent. A border that a tool reads stays until the tool has ended.
 func (m *merger) join(c *chain.Chain, line points.Line) error {
 	for _, l := range c.Layers().Layers {
 		p := l.Top.Point

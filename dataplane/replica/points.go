@@ -45,10 +45,12 @@ func (a *attempt) settle() {
 	}
 }
 
-func (a *attempt) is(p layers.Point) bool {
+func (a *attempt) is(p layers.Point) bool { return p.Number > 0 && a.last() == p }
+
+func (a *attempt) last() layers.Point {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return p.Number > 0 && a.point == p
+	return a.point
 }
 
 // isPending reports whether a head is prepared, and changes still go below its border.
@@ -65,9 +67,7 @@ func (a *attempt) wait() <-chan struct{} {
 
 // giveUpUnless ends the attempt if it is gone: still says whether the replica may have its border.
 func (a *attempt) giveUpUnless(still func(p layers.Point) bool) {
-	a.mu.Lock()
-	p := a.point
-	a.mu.Unlock()
+	p := a.last()
 	if p.Number == 0 || still(p) {
 		return
 	}
@@ -266,6 +266,18 @@ func (r *Replica) prepare(p points.Prepare) error {
 	return nil
 }
 
+// endAttempt ends the attempt of an earlier session. Changes go to the head from now on, as after an opening, so the view
+// at the border is not the one of the other members. The caller is in the lane, and no session is in.
+func (r *Replica) endAttempt() error {
+	if r.attempt.isPending() {
+		if err := r.layers.Switch(r.attempt.last()); err != nil {
+			return err
+		}
+	}
+	r.attempt.giveUpUnless(func(layers.Point) bool { return false })
+	return nil
+}
+
 // switchHead answers points.OpSwitch. It waits neither for the disk nor for the lane.
 func (r *Replica) switchHead(p layers.Point) error {
 	if !r.attempt.is(p) {
@@ -283,6 +295,11 @@ func (r *Replica) switchHead(p layers.Point) error {
 func (r *Replica) seal(p layers.Point) error {
 	if r.layers == nil {
 		return fmt.Errorf("border %d: %w", p.Number, layers.ErrNoBorder)
+	}
+	l := r.layers.Layers()
+	if i := l.Border(p); i >= 0 && !l.Layers[i].Top.Flushed && !r.attempt.is(p) {
+		// Another session prepared it, so the head above it may have changes from before the switch.
+		return fmt.Errorf("seal point %d: %w", p.Number, layers.ErrNotPrepared)
 	}
 	if err := r.syncs.do(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it. A view
-// at a point stays while an engine is connected.
+// View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it. A
+// view at a point stays while an engine is connected.
 type View struct {
 	replica   *Replica
 	gate      *gate
