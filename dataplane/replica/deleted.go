@@ -100,7 +100,9 @@ func (r *Replica) heldNames(c *chain.Chain) ([]heldName, error) {
 	}
 	names = append(names, file(active, id), file(chain.ListNames[0], fsys.ID{}))
 	for _, name := range c.DataNames() {
-		names = append(names, file(name, fsys.ID{}))
+		if name != active {
+			names = append(names, file(name, fsys.ID{}))
+		}
 	}
 	return names, nil
 }
