@@ -38,8 +38,10 @@ type copier struct {
 	source copySource
 	target *member
 	fresh  bool // the target was never written, so it has zeroes where nothing was sent
-	pace   *pace
-	buf    []byte
+	// isStill means that neither the source nor the target gets changes of users, so no range is locked.
+	isStill bool
+	pace    *pace
+	buf     []byte
 	// unflushed is the number of bytes copied since the target's last flush. It is limited so that users need not wait
 	// for the last flush.
 	unflushed int64
@@ -64,11 +66,8 @@ func (e *Engine) copyTo(b *rebuild, source copySource, target *member, fresh boo
 		runs, total = m.regions.bytes(lacks.only, size)
 	}
 	e.showExtent(b, total, lacks.only != nil)
-	c := &copier{
-		mirror: m, source: source, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
-		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
-		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
-	}
+	c := e.newCopier(b, source, target, fresh)
+	c.report = func(done int64) { e.showProgress(b, int(done*100/total)) }
 	if lacks.canKeep {
 		c.copied = newBitmap(int(m.regions.count()))
 		defer m.regions.unwatchChanges()
@@ -81,15 +80,20 @@ func (e *Engine) copyTo(b *rebuild, source copySource, target *member, fresh boo
 				return err
 			}
 			c.hasCopied(off, off+length, size)
-			if c.unflushed += length; c.unflushed >= e.cfg.KeepEvery {
-				c.unflushed = 0
-				if err := c.flush(); err != nil {
-					return err
-				}
+			if err := c.flushOften(length, e.cfg.KeepEvery); err != nil {
+				return err
 			}
 		}
 	}
 	return c.flush()
+}
+
+func (e *Engine) newCopier(b *rebuild, source copySource, target *member, fresh bool) *copier {
+	return &copier{
+		mirror: e.mirror, source: source, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
+		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: e.mirror.gate.wasBusy, stop: target.dropped},
+		report: func(int64) {},
+	}
 }
 
 func (c *copier) step(ctx context.Context, off, length int64) error {
@@ -103,6 +107,15 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 		c.report(c.done)
 	}
 	return nil
+}
+
+// flushOften flushes when so much was copied since the last flush.
+func (c *copier) flushOften(copied, limit int64) error {
+	if c.unflushed += copied; c.unflushed < limit {
+		return nil
+	}
+	c.unflushed = 0
+	return c.flush()
 }
 
 // paced copies a piece. While users have requests, it copies smaller pieces.
@@ -149,8 +162,7 @@ func (c *copier) survey(off, length int64) []piece {
 
 // findHoles returns the holes of a range, and the parts between them.
 func (c *copier) findHoles(off, length int64) []piece {
-	s := c.mirror.locks.lock(off, length, shared)
-	defer c.mirror.locks.unlock(s)
+	defer c.lock(off, length)()
 	var pieces []piece
 	for at, end := off, off+length; at < end; {
 		extents, err := c.source.extents(at, end-at)
@@ -215,10 +227,18 @@ func cutPieces(pieces []piece, chunkBytes int64) []piece {
 	return cut
 }
 
+// lock excludes changes of a range until unlock is called.
+func (c *copier) lock(off, length int64) (unlock func()) {
+	if c.isStill {
+		return func() {}
+	}
+	s := c.mirror.locks.lock(off, length, shared)
+	return func() { c.mirror.locks.unlock(s) }
+}
+
 // copy makes one piece of the target equal to the members. It returns false if the piece is no longer a hole.
 func (c *copier) copy(p piece) (equal bool, err error) {
-	s := c.mirror.locks.lock(p.off, p.length, shared)
-	defer c.mirror.locks.unlock(s)
+	defer c.lock(p.off, p.length)()
 	if p.zero {
 		if !c.source.isHole(p.off, p.length) {
 			return false, nil

@@ -33,6 +33,9 @@ func (e *Engine) memberFailed(m *member, err error) {
 	role := ro.role(m)
 	last := role == membership.Serving && len(ro.serving) == 1
 	if e.ctx.Err() != nil || role == membership.Leaving || role == membership.Left || last {
+		if b := e.rebuilding(); role == membership.Left && b != nil && b.copiesTo(m) {
+			b.cancel(err)
+		}
 		e.mu.Unlock()
 		if last && m.isLost() {
 			e.fail(failure{

@@ -24,6 +24,7 @@ type layeredData struct {
 	prepared bool         // changes go below the top border
 	attempt  layers.Point // of the last OpPrepare
 	noRoom   bool
+	bases    []layers.Number // of the rebuilds that were started
 	files    map[layers.File]*memory.Backend
 	has      map[layers.File]map[int64]bool // not of the lowest file
 }
@@ -306,6 +307,7 @@ func (d *layeredData) controlRebuildLocked(op uint16, payload []byte) ([]byte, e
 		return serve(payload, func(m points.Differs) (any, error) { return d.differsLocked(m) })
 	case points.OpStartRebuild:
 		return serve(payload, func(m points.StartRebuild) (any, error) {
+			d.bases = append(d.bases, m.Base.Number)
 			d.useLocked(layers.StartRebuild(d.chain, m.Base))
 			d.prepared, d.attempt = false, layers.Point{}
 			return nil, nil

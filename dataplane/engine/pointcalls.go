@@ -55,9 +55,12 @@ func (s *layersState) check() error {
 }
 
 // decodeLayers reads a reply about layers.
-func decodeLayers[T any](reply []byte) (v T, err error) {
-	if len(reply) > maxLayersBytes {
-		return v, fmt.Errorf("%w: its message about layers has %d bytes, more than the maximum of %d", errMismatch, len(reply), maxLayersBytes)
+func decodeLayers[T any](reply []byte) (T, error) { return decodeMessage[T](reply, maxLayersBytes) }
+
+// decodeMessage reads a reply of at most limit bytes.
+func decodeMessage[T any](reply []byte, limit int) (v T, err error) {
+	if len(reply) > limit {
+		return v, fmt.Errorf("%w: its message about layers has %d bytes, more than the maximum of %d", errMismatch, len(reply), limit)
 	}
 	if err := json.Unmarshal(reply, &v); err != nil {
 		return v, fmt.Errorf("%w: its message about layers: %w", errMismatch, err)

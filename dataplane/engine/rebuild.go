@@ -31,11 +31,17 @@ type rebuild struct {
 	complete bool    // guarded by Engine.mu; it lacks nothing except the epoch
 	// isLastStage means that no snapshot may start: every change goes to the target, or soon will. Guarded by Engine.mu.
 	isLastStage bool
+	isLayered   bool // guarded by Engine.mu; it copies point by point
+	// opened gets the layers of the volume, and does not receive changes yet; nil if there is none. Guarded by Engine.mu.
+	opened *member
 	// needed are the borders that the source must keep. Guarded by Engine.mu.
 	needed []layers.Point
 }
 
 func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being rebuilt" }
+
+// copiesTo reports whether a replica gets layers and does not receive changes yet. The caller holds Engine.mu.
+func (b *rebuild) copiesTo(m *member) bool { return b.opened == m }
 
 // AddReplica makes a replica a member, by a copy of the data that it lacks. It lacks all data, unless it was a member
 // and the members know the changes since. AddReplica returns at once; State shows the progress. bytesPerSecond limits
@@ -109,6 +115,9 @@ func (e *Engine) runRebuild(b *rebuild) {
 	e.mu.Lock()
 	target := b.target
 	e.operation = nil
+	if b.isLayered && e.ctx.Err() == nil {
+		e.tasks.Go(func() { e.announceLine() }) // the borders that the rebuild needed may go
+	}
 	if err != nil && target == nil {
 		e.state.set(MemberState{Name: b.spec.Name, Mode: ModeERR, Error: err.Error()})
 	}
@@ -134,12 +143,16 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	if err != nil {
 		return err
 	}
-	if err := e.refuseLayered(b, c); err != nil {
-		c.close()
-		return err
-	}
 	target := newMember(c.Member, c.replica)
 	e.tasks.Go(func() { e.watch(target) })
+	isFlat, err := e.chooseFlat(b, c)
+	if err != nil {
+		target.drop()
+		return err
+	}
+	if !isFlat {
+		return e.rebuildLayers(b, c, target)
+	}
 	if err := e.join(b, target); err != nil {
 		target.drop()
 		return err
@@ -160,22 +173,7 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	if err := e.copyTo(b, members{e.mirror}, target, fresh, lacks); err != nil {
 		return err
 	}
-	return e.finishRebuild(b, target)
-}
-
-// errLayered refuses a rebuild that would have to copy layers.
-var errLayered = errors.New("the volume or the replica has snapshots, and rebuilds of those are not supported yet")
-
-// refuseLayered refuses a rebuild of a volume or a replica with layers, because a copy of the present content has no
-// snapshots. From then on no snapshot may start until the rebuild ends.
-func (e *Engine) refuseLayered(b *rebuild, c *candidate) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.knowsPoints || e.snapshot != nil || c.layers.isLayered() {
-		return errLayered
-	}
-	b.isLastStage = true
-	return nil
+	return e.finishRebuild(b, target, func() error { return nil })
 }
 
 // openForRebuild opens the replica and marks it, durably, as worthless until it is a member. It returns when its time
@@ -240,8 +238,8 @@ func (e *Engine) join(b *rebuild, target *member) error {
 
 // finishRebuild makes a complete copy a member. Most of the copy was flushed while users need not wait. The order
 // matters. A user's flush that did not go to the replica covers only changes that were done before the replica took
-// part in flushes. The last flush here covers those changes.
-func (e *Engine) finishRebuild(b *rebuild, target *member) error {
+// part in flushes. The last flush here covers those changes. end is called when the replica has everything on its disk.
+func (e *Engine) finishRebuild(b *rebuild, target *member, end func() error) error {
 	e.mu.Lock()
 	next := *e.mirror.roster.Load()
 	next.flushJoining = next.joining == target
@@ -249,6 +247,9 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	e.mu.Unlock()
 	if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
 		return fmt.Errorf("flush the copied data: %w", err)
+	}
+	if err := end(); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	b.complete = true
