@@ -35,8 +35,8 @@ func (e *Engine) setLine(ctx context.Context, session string, line layers.Line) 
 	return <-set
 }
 
-// startLine starts to set a line, in a task of the engine, and returns the channel of the result. While the engine runs,
-// nothing waits for its tasks yet, so a new task may start.
+// startLine starts to set a line, in a task of the engine, and returns the channel of the result. While the engine
+// runs, nothing waits for its tasks yet, so a new task may start.
 func (e *Engine) startLine(ctx context.Context, session string, line layers.Line) (<-chan error, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

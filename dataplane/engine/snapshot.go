@@ -129,8 +129,8 @@ func (e *Engine) runSnapshot(s *snapshot) {
 	log.WithFields(logrus.Fields{"pause": s.result.Pause, "epoch": s.result.Epoch.String()}).Info("Snapshot sealed")
 }
 
-// takeSnapshot prepares, switches and seals. Everything that waits for a disk is done before the gate shuts, or after it
-// has opened again.
+// takeSnapshot prepares, switches and seals. Everything that waits for a disk is done before the gate shuts, or after
+// it has opened again.
 func (e *Engine) takeSnapshot(s *snapshot) (SnapshotResult, error) {
 	ro := e.mirror.roster.Load()
 	if err := e.prepareHeads(s, ro); err != nil {

@@ -53,7 +53,8 @@ func (r *rig) snapshot(e *Engine) (layers.Point, SnapshotResult) {
 	return p, result
 }
 
-// sameView fails the test unless the view at a point is the same on the named disks, and equal to want if that is given.
+// sameView fails the test unless the view at a point is the same on the named disks, and equal to want if that is
+// given.
 func (r *rig) sameView(p layers.Point, want []byte, names ...string) {
 	r.t.Helper()
 	for _, name := range names {

@@ -134,7 +134,9 @@ func (e *Engine) sources() []*member {
 
 // askFirst asks members one after the other until one gives an answer that use accepts. A request that is not answered
 // in time is left behind.
-func (e *Engine) askFirst(ctx context.Context, members []*member, op uint16, request []byte, use func([]byte) error) error {
+func (e *Engine) askFirst(
+	ctx context.Context, members []*member, op uint16, request []byte, use func(reply []byte) error,
+) error {
 	var reasons []error
 	for _, m := range members {
 		reply, err := e.askOne(ctx, m, op, request)
@@ -152,8 +154,8 @@ func (e *Engine) askFirst(ctx context.Context, members []*member, op uint16, req
 	return fmt.Errorf("no replica answers: %w", errors.Join(reasons...))
 }
 
-// askOne asks one replica. It returns when ctx ends, when the replica has failed, or after the time that a rebuild gives
-// a replica.
+// askOne asks one replica. It returns when ctx ends, when the replica has failed, or after the time that a rebuild
+// gives a replica.
 func (e *Engine) askOne(ctx context.Context, m *member, op uint16, request []byte) ([]byte, error) {
 	type answer struct {
 		reply []byte

@@ -164,7 +164,8 @@ func (s *stages) start(was layersState) error {
 	line := s.e.State().Line
 	now := was
 	if was.isLayered() {
-		err := s.onTarget(func() (err error) { now, err = s.target.follow(line, encoded(points.Follow{Line: line})); return err })
+		request := encoded(points.Follow{Line: line})
+		err := s.onTarget(func() (err error) { now, err = s.target.follow(request); return err })
 		if err != nil && !errors.Is(err, errShort) {
 			return err
 		}
@@ -308,8 +309,8 @@ func (s *stages) stage(to layers.Point, left int) error {
 	return s.clearMarks()
 }
 
-// ownRanges are readers of what a first stage copies besides what the source names: the blocks that the target has above
-// the base, and all marked regions.
+// ownRanges are readers of what a first stage copies besides what the source names: the blocks that the target has
+// above the base, and all marked regions.
 func (s *stages) ownRanges(base layers.Point) ([]*rangeReader, error) {
 	marked, err := s.marksOfMembers()
 	if err != nil {

@@ -132,7 +132,7 @@ func (e *Engine) followLine(line layers.Line, opened candidates) *failure {
 			if !layered[b.name] {
 				return nil
 			}
-			_, err := b.follow(line, request)
+			_, err := b.follow(request)
 			return err
 		})
 		switch {
@@ -144,8 +144,8 @@ func (e *Engine) followLine(line layers.Line, opened candidates) *failure {
 	}
 }
 
-// follow makes a replica follow a line, and returns its layers. request is the encoded line.
-func (m *member) follow(line layers.Line, request []byte) (layersState, error) {
+// follow makes a replica follow a line, and returns its layers. request is the encoded points.Follow.
+func (m *member) follow(request []byte) (layersState, error) {
 	reply, err := m.Control(background, points.OpFollow, request)
 	if err != nil {
 		return layersState{}, fmt.Errorf("follow the line: %w", err)

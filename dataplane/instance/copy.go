@@ -79,5 +79,5 @@ func (x *copyExporter) Open(_ context.Context, name string, c nbd.ConnInfo) (*nb
 	if name != "" && name != x.name {
 		return nil, fmt.Errorf("%w: this socket offers only the export %s", nbd.ErrUnknownExport, x.name)
 	}
-	return exportView(x.name, x.replica, func() {}, nil, c)
+	return exportView(x.name, x.replica, (*replica.Replica).View, func() {}, nil, c)
 }

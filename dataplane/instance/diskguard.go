@@ -91,7 +91,9 @@ type tenancy struct {
 	// value when changes were last reported (tellAllocated); guarded by the guard's mu.
 	allocated atomic.Int64
 	told      int64
-	changed   func() // reports a change of this replica's state; nil if its state is not reported
+	// layers are the layers of a replica of format 2 at the last check; nil for any other replica.
+	layers  atomic.Pointer[replica.LayerState]
+	changed func() // reports a change of this replica's state; nil if its state is not reported
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and
 	// releases the tenancy, unless another caller does.
 	evict func(*tenancy, *replica.DiskLostError)
@@ -192,11 +194,26 @@ func (g *diskGuard) forgetLocked(d *guardedDisk) {
 	}
 }
 
-// measure asks the disk how much space the data takes. If that fails, the previous number stays.
+// measure asks the disk how much space the data takes, and each layer of it. If that fails, the previous numbers stay.
+// It reports at once that the points have changed.
 func (t *tenancy) measure() {
 	if n, err := t.replica.AllocatedBytes(); err == nil {
 		t.allocated.Store(n)
 	}
+	if t.replica.State().FormatVersion < 2 {
+		return
+	}
+	now, err := t.replica.Layers()
+	if err != nil {
+		return
+	}
+	if before := t.layers.Swap(&now); t.changed != nil && (before == nil || !samePoints(before.Points, now.Points)) {
+		t.changed() // it does not wait
+	}
+}
+
+func samePoints(a, b []replica.PointState) bool {
+	return slices.EqualFunc(a, b, func(a, b replica.PointState) bool { return a.Point == b.Point && a.Flushed == b.Flushed })
 }
 
 const (

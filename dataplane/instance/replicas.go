@@ -229,7 +229,7 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 	return replica.Options{
 		BootID: h.boot, Distrust: distrusted,
 		OnChange: func() { h.changes.notifyReplica(s.GetName()) }, OnProgress: func() { h.calls.progressed(s.GetName()) },
-		Pace: pace, Questions: asked, Log: h.logOf(s),
+		Pace: pace, Questions: asked, Reserve: s.GetReserveBytes(), Log: h.logOf(s),
 	}
 }
 

@@ -100,3 +100,84 @@ func TestCallsAboutSnapshots(t *testing.T) {
 		return err == nil && got.Counter == 4
 	})
 }
+
+// snapshot creates a snapshot as the control plane does, and returns the line with it.
+func (c cluster) snapshot(line layers.Line) (layers.Line, layers.Point) {
+	home := c[0]
+	home.t.Helper()
+	intended, p, err := line.Intend(uint64(line.Counter)+100, "")
+	require.NoError(home.t, err)
+	reply, err := home.EngineSnapshot(home.t.Context(), &proto.EngineSnapshotRequest{
+		Name: volume + "-e-0", Session: "session-1", Line: encodeLine(intended), Point: pointsToWire([]layers.Point{p})[0],
+	})
+	require.NoError(home.t, err)
+	assert.Equal(home.t, reply.GetEpoch().GetMembers(), reply.GetSealed())
+	ready, err := intended.Ready(p)
+	require.NoError(home.t, err)
+	c.setLine(ready)
+	return ready, p
+}
+
+func (c cluster) setLine(line layers.Line) {
+	c[0].t.Helper()
+	_, err := c[0].EngineSetLine(c[0].t.Context(), &proto.EngineLineRequest{Name: volume + "-e-0", Session: "session-1", Line: encodeLine(line)})
+	require.NoError(c[0].t, err)
+}
+
+// pointHash reads the content at a point of a replica.
+func (n *node) pointHash(p layers.Point) string {
+	n.t.Helper()
+	v, err := n.dialTool(fmt.Sprintf("ro/%s@%d", n.replicaName(), p.Number))
+	require.NoError(n.t, err)
+	defer v.Close()
+	return hashOf(n.t, v)
+}
+
+// points are the numbers of the points that a replica shows.
+func (n *node) points(s *proto.State) (numbers []int64) {
+	for _, p := range n.replicaState(s).GetPoints() {
+		numbers = append(numbers, p.GetPoint().GetNumber())
+	}
+	return numbers
+}
+
+// Snapshots of a volume with local and remote replicas: they are the same on every member, also on one that is rebuilt,
+// and a deleted one goes by itself.
+func TestSnapshotsOfAVolume(t *testing.T) {
+	c := newCluster(t)
+	home, away := c[0], c[2]
+	o := c.manage(home, c.engineSpec(1, nil))
+	v, err := home.dialTool("engine/" + volume)
+	require.NoError(t, err)
+	first := fill(t, v, 1)
+	line, one := c.snapshot(layers.Line{})
+	_, err = home.EngineRemoveReplica(t.Context(), o.memberRequest(away, 0))
+	require.NoError(t, err)
+	home.until("an epoch without it", func(*proto.State) bool { return !o.epoch().Has(away.replicaName()) })
+	second := fill(t, v, 2)
+	line, two := c.snapshot(line)
+	third := fill(t, v, 3)
+	o.add(away)
+	o.untilMember(away, engine.ModeRW)
+	for _, n := range c {
+		assert.Equal(t, first, n.pointHash(one), "replica %d", n.number)
+		assert.Equal(t, second, n.pointHash(two), "replica %d", n.number)
+		n.until("two points", func(s *proto.State) bool { return len(n.points(s)) == 2 })
+	}
+	deleted, err := line.Delete(one)
+	require.NoError(t, err)
+	c.setLine(deleted)
+	for _, n := range c {
+		s := n.until("one point", func(s *proto.State) bool { return len(n.points(s)) == 1 })
+		assert.Equal(t, int32(2), n.replicaState(s).GetFormatVersion())
+		assert.Equal(t, second, n.pointHash(two), "replica %d", n.number)
+	}
+	_, err = home.dialTool(fmt.Sprintf("ro/%s@%d", home.replicaName(), one.Number))
+	require.Error(t, err)
+	assert.Equal(t, third, hashOf(t, v))
+	require.NoError(t, v.Close())
+	home.stopEngine()
+	for _, n := range c {
+		assert.Equal(t, third, n.replicaHash(), "replica %d", n.number)
+	}
+}

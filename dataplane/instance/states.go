@@ -6,6 +6,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
@@ -57,6 +58,15 @@ func (e *hosted) state() *proto.ReplicaState {
 	}
 	s.TlsOnly = e.spec.GetTlsOnly()
 	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
+	s.FormatVersion, s.MergeWaits = int32(now.FormatVersion), now.MergeWaits
+	if l := e.tenancy.layers.Load(); l != nil {
+		s.HeadBytes = l.HeadBytes
+		for _, p := range l.Points {
+			s.Points = append(s.Points, &proto.PointState{
+				Point: pointsToWire([]layers.Point{p.Point})[0], AllocatedBytes: p.AllocatedBytes, Flushed: p.Flushed,
+			})
+		}
+	}
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
 		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk is gone

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
@@ -22,6 +24,11 @@ func (x *toolExporter) List(context.Context) []string {
 	names := []string{}
 	for _, r := range x.replicas.states() {
 		names = append(names, "ro/"+r.GetName())
+		for _, p := range r.GetPoints() {
+			if p.GetFlushed() {
+				names = append(names, fmt.Sprintf("ro/%s@%d", r.GetName(), p.GetPoint().GetNumber()))
+			}
+		}
 	}
 	for _, name := range x.replicas.parkedNames() {
 		names = append(names, "ro/"+name)
@@ -42,15 +49,26 @@ func (x *toolExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case kind == "engine" && isElement(rest):
 		return x.openEngine(name, rest, c)
 	}
-	return nil, fmt.Errorf("%w: this socket offers the exports ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
+	return nil, fmt.Errorf("%w: this socket offers the exports ro/<replica>, ro/<replica>@<snapshot number> and engine/<volume>", nbd.ErrUnknownExport)
 }
 
-func (x *toolExporter) openReplica(ctx context.Context, export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+// openReplica offers a replica: its present content, or with a number the content at that point. A point can be read
+// while an engine is connected.
+func (x *toolExporter) openReplica(ctx context.Context, export, rest string, c nbd.ConnInfo) (*nbd.Export, error) {
+	name, number, atPoint := strings.Cut(rest, "@")
+	view := (*replica.Replica).View
+	if atPoint {
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 1 || strconv.FormatInt(n, 10) != number {
+			return nil, fmt.Errorf("%w: %q is not the number of a snapshot", nbd.ErrUnknownExport, number)
+		}
+		view = func(r *replica.Replica) (*replica.View, error) { return r.ViewAt(layers.Number(n)) }
+	}
 	e := x.replicas.find(name)
 	if e == nil {
 		r, release, err := x.replicas.readParked(ctx, name)
 		if !errors.Is(err, errHosted) {
-			return exportView(export, r, release, err, c)
+			return exportView(export, r, view, release, err, c)
 		}
 		if e = x.replicas.find(name); e == nil {
 			return nil, nbd.ErrPolicy("replica " + name + " is being started or stopped")
@@ -59,16 +77,18 @@ func (x *toolExporter) openReplica(ctx context.Context, export, name string, c n
 	if e.replica == nil {
 		return nil, nbd.ErrPolicy(e.refused.Error())
 	}
-	return exportView(export, e.replica, func() {}, nil, c)
+	return exportView(export, e.replica, view, func() {}, nil, c)
 }
 
-// exportView offers a view of a replica. release is called when it is no longer needed, also after an error. If err is
+// exportView offers a view of a replica, which open opens. release is called when it is no longer needed, also after an error. If err is
 // set, it is the reason why there is no replica.
-func exportView(export string, r *replica.Replica, release func(), err error, c nbd.ConnInfo) (*nbd.Export, error) {
+func exportView(
+	export string, r *replica.Replica, open func(*replica.Replica) (*replica.View, error), release func(), err error, c nbd.ConnInfo,
+) (*nbd.Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.View()
+	v, err := open(r)
 	if err != nil {
 		release()
 		return nil, nbd.ErrPolicy(err.Error())

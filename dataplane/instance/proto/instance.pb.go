@@ -586,7 +586,7 @@ type ReplicaSpec struct {
 	DiskUuid  string                 `protobuf:"bytes,8,opt,name=disk_uuid,json=diskUuid,proto3" json:"disk_uuid,omitempty"` // what the UUID file in disk_path must say
 	// Engines that connect over the network must do so over TLS. It concerns new connections.
 	TlsOnly bool `protobuf:"varint,9,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`
-	// The space of the disk that snapshots and merges leave free; 0: none.
+	// The space of the disk that snapshots and merges leave free; 0: none. It concerns the next opening.
 	ReserveBytes  int64 `protobuf:"varint,10,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -761,7 +761,7 @@ type ReplicaState struct {
 	SizeBytes      int64                  `protobuf:"varint,11,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`             // durably; 0 of one that is not open
 	GrowError      string                 `protobuf:"bytes,12,opt,name=grow_error,json=growError,proto3" json:"grow_error,omitempty"`              // why it is smaller than it was asked to be
 	TlsOnly        bool                   `protobuf:"varint,13,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`                   // as in the last ReplicaSpec
-	Points         []*PointState          `protobuf:"bytes,14,rep,name=points,proto3" json:"points,omitempty"`                                     // by number; none of a replica of format 1
+	Points         []*PointState          `protobuf:"bytes,14,rep,name=points,proto3" json:"points,omitempty"`                                     // by number, as of the last check of the disk; none of a replica of format 1
 	HeadBytes      int64                  `protobuf:"varint,15,opt,name=head_bytes,json=headBytes,proto3" json:"head_bytes,omitempty"`             // allocated since the newest point
 	FormatVersion  int32                  `protobuf:"varint,16,opt,name=format_version,json=formatVersion,proto3" json:"format_version,omitempty"` // of its metadata; 0 if it is not open
 	MergeWaits     string                 `protobuf:"bytes,17,opt,name=merge_waits,json=mergeWaits,proto3" json:"merge_waits,omitempty"`           // CamelCase, why a merge waits; empty if none does
