@@ -496,6 +496,54 @@ func TestAnErrorOfTheDiskInAMergeEndsTheReplica(t *testing.T) {
 	assert.ErrorIs(t, s.Flush(t.Context()), syscall.ESHUTDOWN)
 }
 
+// The limit for data that is not on the disk holds for all files of the layers together.
+func TestWritesToLayersWaitForRoom(t *testing.T) {
+	f, r, s := boundedReplica(t)
+	pace := r.out.pace
+	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 512), 0, false))
+	require.NoError(t, prepare(s, point(1)))
+	assert.EqualValues(t, 512, r.out.unsettled(), "bytes that the flat file had are still to be written out")
+	require.NoError(t, control(s, points.OpSwitch, point(1), nil))
+	require.NoError(t, control(s, points.OpSeal, point(1), nil))
+	assert.Zero(t, r.out.unsettled())
+	asked, release := hang(t, f, "writeback", "2.img")
+	for i := range int64(4) {
+		require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), i*4096, false), "it writes a whole block")
+	}
+	<-asked
+	assert.ErrorIs(t, s.WriteAt(expired(), stampBlock(1), 0, false), context.Canceled, "a write beyond the limit")
+	assert.Equal(t, int64(16<<10), r.out.unsettled())
+	require.NoError(t, s.ReadAt(t.Context(), make([]byte, 4096), 0))
+	release()
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+	require.NoError(t, s.Flush(t.Context()))
+	assert.Zero(t, r.out.unsettled())
+	require.NoError(t, r.Close(t.Context()))
+	assert.Zero(t, pace.busy.Load(), "replicas that share the limit")
+}
+
+// A caller that waits for room while the format changes is let in, and writes to the chain.
+func TestAWriterThatWaitsForRoomIsLetInByTheChangeOfFormat(t *testing.T) {
+	f, r, s := boundedReplica(t)
+	asked, release := hang(t, f, "writeback", dataName)
+	for i := range int64(4) {
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+	}
+	<-asked
+	written := make(chan error)
+	go func() { written <- s.WriteAt(context.Background(), stampBlock(7), 8*mib, false) }()
+	prepared := make(chan error)
+	go func() { prepared <- prepare(s, point(1)) }()
+	waitFor(t, func() bool { return r.chainNow() != nil })
+	require.NoError(t, <-written)
+	release() // the earlier opening is closed when its write-out has ended
+	require.NoError(t, <-prepared)
+	require.NoError(t, control(s, points.OpSwitch, point(1), nil))
+	require.NoError(t, control(s, points.OpSeal, point(1), nil))
+	assert.EqualValues(t, 7, readByte(t, s, point(1), 8*mib))
+	assert.NoError(t, r.State().Failure)
+}
+
 // Each unsealed file has an opening that is asked after reads.
 func TestAFailedWriteOutOfAnyUnsealedFileEndsTheReplica(t *testing.T) {
 	for _, name := range []string{dataName, "2.img"} {
