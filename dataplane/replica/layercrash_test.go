@@ -26,6 +26,7 @@ type layerLife struct {
 	nonce uint64
 	snaps map[layers.Point]map[int64]byte // content of writtenBlocks at the sealed points
 	size  int64                           // promised
+	full  bool                            // the disk has no space
 }
 
 const grownSize = crashSize + 8*mib
@@ -98,7 +99,7 @@ func (l *layerLife) deleteFirst() error {
 		return l.r.State().Failure
 	}
 	if hasMerge(l.r.layers.Layers()) && l.r.layers.Layers().Border(p) >= 0 {
-		return errors.New("the border is still there")
+		return errMergeWaits
 	}
 	return nil
 }
@@ -262,6 +263,9 @@ func (l *layerLife) check(f *memfs.FS) error {
 	}
 	marked := r.intents.marked()
 	if err := control(s, points.OpFollow, points.Follow{Line: line}, nil); err != nil {
+		if l.full && isNoSpace(err) {
+			return nil // a revert needs a new file
+		}
 		return err
 	}
 	if err := checkBlocks(r, l.flushed); err != nil {
@@ -280,7 +284,7 @@ func (l *layerLife) check(f *memfs.FS) error {
 			}
 		}
 	}
-	if err := l.checkSnapshots(s); err != nil {
+	if err := l.checkSnapshots(s); err != nil || l.full {
 		return err
 	}
 	return goOn(s, line)
@@ -369,3 +373,67 @@ func hasMerge(c layers.Chain) bool {
 	}
 	return false
 }
+// lives plays a life with a hook for each step, and calls then. The life may end early.
+func lives(t *testing.T, hook func(f *memfs.FS, op memfs.Op), then func(f *memfs.FS, l *layerLife, err error) error) {
+	t.Helper()
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	require.NoError(t, newLayerLife().play(f))
+	steps, stride := f.Steps(), 1
+	if testing.Short() || raceEnabled {
+		stride = 23
+	}
+	for at := 1; at <= steps; at += stride {
+		f, l := memfs.New(), newLayerLife()
+		f.MkdirAll("/disk/replicas")
+		f.Before(func(op memfs.Op) error {
+			if op.N == at {
+				hook(f, op)
+			}
+			return nil
+		})
+		err := l.play(f)
+		f.Before(nil)
+		require.NoError(t, then(f, l, err), "step %d of %d", at, steps)
+	}
+}
+
+// After a sync that failed, and lost the data that it should have made durable, the replica has ended. What was durable
+// before is there.
+func TestAFailedSyncAtAnyStepOfALifeWithSnapshotsLosesNothingElse(t *testing.T) {
+	failed := 0
+	lives(t, func(f *memfs.FS, op memfs.Op) {
+		if op.Kind == "datasync" || op.Kind == "sync" {
+			f.LoseUnsynced(op.Name)
+		}
+	}, func(f *memfs.FS, l *layerLife, err error) error {
+		if err == nil {
+			return nil // no sync, or one without which the life goes on
+		}
+		failed++
+		f.Kill()
+		return l.check(f)
+	})
+	require.Greater(t, failed, 3)
+}
+
+// When the disk is full from any step on, changes, snapshots and merges may fail, and no replica ends.
+func TestAFullDiskAtAnyStepOfALifeWithSnapshotsEndsNoReplica(t *testing.T) {
+	lives(t, func(f *memfs.FS, _ memfs.Op) { f.Fill() }, func(f *memfs.FS, l *layerLife, err error) error {
+		if err != nil && !isNoSpace(err) && !errors.Is(err, errMergeWaits) {
+			return err
+		}
+		if !l.created || l.removed {
+			return nil
+		}
+		if l.r != nil && l.r.State().Failure != nil {
+			return l.r.State().Failure
+		}
+		l.full = true
+		f.Crash(rand.New(rand.NewPCG(1, 2)))
+		return l.check(f)
+	})
+}
+
+// errMergeWaits ends a life on a full disk.
+var errMergeWaits = errors.New("the border is still there")
