@@ -40,7 +40,7 @@ func useConcurrently(t *testing.T, d fsys.Dir, rounds int) {
 	data, err := d.OpenFile(lowestName, fsys.CreateNew)
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(data.Truncate(users*each*block), data.Sync(), data.Close(), Create(d, testUID)))
-	c, err := Open(d, Options{UID: testUID, BootID: "boot-1", SameSuperblock: true, Cache: NewCache(mapPageBytes), recentEntries: 32})
+	c, err := Open(d, Options{UID: testUID, BootID: "boot-1", SameSuperblock: true, Cache: NewCache(mapPageBytes), recentEntries: 32, indexLayers: 1})
 	require.NoError(t, err)
 
 	// gate is the engine's gate: users hold it for a change.

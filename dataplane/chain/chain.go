@@ -66,6 +66,7 @@ type state struct {
 	list     list
 	files    map[layers.File]*file
 	prepared bool // changes still go to the file below the newest border
+	index    *index
 }
 
 // active is the file that takes changes.
@@ -162,7 +163,7 @@ func (c *Chain) commit(next layers.Chain, prepared bool) error {
 		return err
 	}
 	was := c.state.Load()
-	to := &state{list: list{uid: was.list.uid, generation: was.list.generation + 1, chain: next}, prepared: prepared}
+	to := &state{list: list{uid: was.list.uid, generation: was.list.generation + 1, chain: next}, prepared: prepared, index: was.index}
 	encoded, err := to.list.encode()
 	if err != nil {
 		return err
@@ -279,6 +280,7 @@ func (c *Chain) Close() error {
 	for _, f := range c.state.Load().files {
 		errs = append(errs, f.close())
 	}
+	errs = append(errs, c.state.Load().index.close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the layers: %w", err)
 	}

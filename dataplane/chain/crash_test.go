@@ -260,7 +260,7 @@ func onlyListed(p *player) error {
 		return err
 	}
 	files := fileNumbers(p.c.Layers())
-	want := map[string]bool{listName: true, listTempName: true}
+	want := map[string]bool{listName: true, listTempName: true, indexName: true}
 	for i, n := range files {
 		want[dataName(n)] = true
 		if i > 0 {

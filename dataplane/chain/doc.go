@@ -9,13 +9,14 @@
 //	<n>.map            one bit for each block: present (mapfile.go). The lowest file has none
 //	<n>.recent         blocks that became present since the map was last synced (recent.go). A file that takes no
 //	                   changes needs none
+//	index              where the search for a block starts (index.go); derived from the maps
 //	<p>-<nonce>.kept   what changed since a point that was merged away (keptfile.go); replaced as a whole
 //
 // The parts of the package:
 //
 //	open.go, settle.go     the steps of an opening: leftovers, which records count, cache and disk
 //	presence.go            which blocks a file has: the bits that are durable, and those that are only in memory
-//	read.go                the view of the volume and the view at a border: a walk over the layers
+//	read.go                the view of the volume, with the index, and the view at a border: a walk over the layers
 //	write.go, zero.go      changes of the volume
 //	flush.go               the order of the steps of a flush
 //	points.go              prepare, switch, seal, join, follow the line
@@ -41,8 +42,8 @@
 //	    without the border, and before a block moves across its end (Chain.keepMaps, merge.takeUp)
 //	C9  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
 //
-// A read walks over the layers from the top. The index of SNAPSHOTS.md is not built, so a read of a block costs a
-// lookup in each layer above the one that has the block. Checksums are not built either.
+// A read of the volume asks the unsealed layers, and then the layer that the index names. A view at a border asks the
+// layers from the top. Checksums are not built.
 //
 // The caller must hold the lock of the directory. As the engine does, it must not allow two changes of one block at the
 // same time. The package must not know engines, replicas, Kubernetes, sockets or time.

@@ -39,8 +39,16 @@ type Options struct {
 	// Progress, if set, is called during a long opening, each time when the disk has completed a part.
 	Progress func()
 
-	// recentEntries replaces recentEntries in tests.
+	// recentEntries and indexLayers replace the constants in tests.
 	recentEntries int64
+	indexLayers   int
+}
+
+func (o Options) indexFrom() int {
+	if o.indexLayers > 0 {
+		return o.indexLayers
+	}
+	return indexLayers
 }
 
 func (o Options) entries() int64 {
@@ -110,7 +118,7 @@ func Open(dir fsys.Dir, opts Options) (*Chain, error) {
 	c.reserve.Store(opts.Reserve)
 	kept, unwanted := readAllKept(dir, opts.UID, names, l.chain.Next)
 	c.setKept(kept)
-	s := &state{list: l, files: map[layers.File]*file{}}
+	s := &state{list: l, files: map[layers.File]*file{}, index: openIndex(dir, opts)}
 	for i, n := range fileNumbers(l.chain) {
 		s.files[n] = &file{n: n, dir: dir, uid: opts.UID, cache: opts.Cache}
 		s.files[n].lowest.Store(i == 0)
@@ -126,6 +134,7 @@ func Open(dir fsys.Dir, opts Options) (*Chain, error) {
 		for _, f := range s.files {
 			_ = f.close() // the opening has failed
 		}
+		_ = s.index.close() // the same
 		return nil, err
 	}
 	return c, nil

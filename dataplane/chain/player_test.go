@@ -93,7 +93,7 @@ func (p *player) open() (err error) {
 		return err
 	}
 	if p.c, err = Open(p.dir, Options{
-		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(2 * mapPageBytes), recentEntries: p.entries,
+		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(2 * mapPageBytes), recentEntries: p.entries, indexLayers: 1,
 	}); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

@@ -50,7 +50,7 @@ func (c *Chain) Switch(p layers.Point) error {
 		return fmt.Errorf("switch at point %d: %w", p.Number, layers.ErrNotPrepared)
 	}
 	if s.prepared {
-		c.publish(s, &state{list: s.list, files: s.files})
+		c.publish(s, &state{list: s.list, files: s.files, index: s.index})
 	}
 	return nil
 }

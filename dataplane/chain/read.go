@@ -14,15 +14,18 @@ type content struct {
 	chain layers.Chain
 	index int // of the top layer of the view
 	files map[layers.File]*file
+	// volume is the state whose volume it is; nil for the view at a border, which cannot use the index.
+	volume *state
 }
 
 // volume is the content of the volume.
 func (s *state) volume() content {
-	return content{chain: s.list.chain, index: s.list.chain.Head(), files: s.files}
+	return content{chain: s.list.chain, index: s.list.chain.Head(), files: s.files, volume: s}
 }
 
 // sources returns, for each of the blocks [first, first+n), the file from which it is read; nil if no layer has it. It
-// asks the layers from the top, so it reads no map below the layers that have all of the blocks.
+// asks the layers from the top, or from the layer that the index names, so it reads no map below the layers that have
+// all of the blocks.
 func (v content) sources(first, n int64) ([]*file, error) {
 	windows := map[layers.File]window{}
 	var failed error
@@ -35,9 +38,9 @@ func (v content) sources(first, n int64) ([]*file, error) {
 		}
 		return failed == nil && w.Has(b-first)
 	}
-	found := make([]*file, n)
+	found, find := make([]*file, n), v.finder(has)
 	for i := range n {
-		f, ok := v.chain.Find(v.index, first+i, has)
+		f, ok := find(first + i)
 		if failed != nil {
 			return nil, failed
 		}
@@ -46,6 +49,27 @@ func (v content) sources(first, n int64) ([]*file, error) {
 		}
 	}
 	return found, nil
+}
+
+// finder returns how the file of a block is found. The volume asks the index below the unsealed layers. A page that
+// cannot be made, because a map cannot be read, starts the search at the top: perhaps the search does not need that map.
+func (v content) finder(has layers.Has) func(block int64) (layers.File, bool) {
+	if v.volume == nil || !v.volume.index.isUsed(v.volume) {
+		return func(b int64) (layers.File, bool) { return v.chain.Find(v.index, b, has) }
+	}
+	var page indexPage
+	at := int64(-1)
+	slot := func(b int64) layers.File {
+		if n := b / indexPageBlocks; n != at {
+			var err error
+			if page, err = v.volume.index.page(v.volume, n); err != nil {
+				return v.chain.Next
+			}
+			at = n
+		}
+		return page.slot(b % indexPageBlocks)
+	}
+	return func(b int64) (layers.File, bool) { return v.chain.FindFrom(slot, b, has) }
 }
 
 // part is a range of the view that is read from one file. No file: the range reads as zeroes.

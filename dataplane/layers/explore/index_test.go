@@ -2,84 +2,110 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
 
-// One block, three sealed layers and a head. Borders are joined, the block moves up or down, files leave the list. The
-// index exists before that.
+// One block of a replica, and its slot in the index. Layers are sealed, joined and reverted. The block moves up or down
+// within a layer, files leave the list, a local head is put on. A loss of power brings an older version of the slot
+// back.
 //
 //	X1  a read through the index is a read through the layers
 
+const (
+	indexFiles  = 6 // numbers of files
+	indexEvents = 5
+)
+
 type indexRules struct {
-	noAlias bool // a file that left the list leaves no alias
-	byFile  bool // a slot is the file, not its layer
-	stale   bool // the index is believed although a layer was sealed since
+	stale  bool // the index is believed although a layer was sealed since
+	byFile bool // only layers whose lowest file is above Reach are asked at an update
+	lower  bool // the next lower file takes the place of a file that has left the list
+	below  bool // a slot names its file: the search starts there, and not at the top of its layer
+}
+
+// indexFile is a file, by number - 1.
+type indexFile struct {
+	listed, has bool
+	top         bool // a border is above it
+	flushed     bool // of that border
 }
 
 type indexState struct {
-	has     [5]bool // of the files 1 to 4, by number
-	gone    [5]bool
-	heir    [5]uint8
-	joined  [3]bool // the border above file i+1 is gone
-	slot    uint8
-	sealed  bool // the head was sealed since, and file 4 is in a sealed layer
-	initial bool
+	files  [indexFiles]indexFile
+	next   uint8
+	events uint8
+	// slot and reach are the version in memory; the disk may have an older one.
+	slot, reach, oldSlot, oldReach uint8
 }
 
-// chain returns the list: files 1 to 3 are sealed, file 4 is the head until it is sealed.
 func (s *indexState) chain() layers.Chain {
-	c := layers.Chain{Next: 6}
+	c := layers.Chain{Next: layers.File(s.next)}
 	var l layers.Layer
-	for f := 1; f <= 4; f++ {
-		if !s.gone[f] {
-			l.Files = append(l.Files, layers.File(f))
+	for i, f := range s.files {
+		if f.listed {
+			l.Files = append(l.Files, layers.File(i+1))
 		}
-		last := f == 4 && !s.sealed
-		if f < 4 && s.joined[f-1] || last {
-			continue
+		if f.listed && f.top {
+			l.Top = layers.Border{Point: pointOf(uint8(i+1), 1), Flushed: f.flushed}
+			c.Layers = append(c.Layers, l)
+			l = layers.Layer{From: layers.Number(i + 1)}
 		}
-		l.Top = layers.Border{Point: pointOf(uint8(f), uint8(f)), Flushed: true}
-		c.Layers = append(c.Layers, l)
-		l = layers.Layer{From: layers.Number(f)}
-	}
-	if s.sealed {
-		l.Files = []layers.File{5}
 	}
 	c.Layers = append(c.Layers, l)
 	return c
 }
 
-func (s *indexState) present(f layers.File, _ int64) bool { return f < 5 && s.has[f] }
+func (s *indexState) present(f layers.File, _ int64) bool { return s.files[f-1].has }
 
-func (r indexRules) find(s *indexState) (layers.File, bool, error) {
+// update is what a read does first.
+func (r indexRules) update(s *indexState) layers.Index {
 	c := s.chain()
-	x := layers.Index{Slots: []layers.File{layers.File(s.slot)}, Aliases: map[layers.File]layers.File{}}
-	if s.sealed && !r.stale {
-		x = layers.NewIndex(c, 1, s.present)
+	x := layers.Index{Slots: []layers.File{layers.File(s.slot)}, Reach: layers.File(s.reach)}
+	switch {
+	case r.stale && s.reach > 0, c.Reach() <= x.Reach:
+		return x
+	case r.byFile:
+		for i := range c.Layers {
+			if l := c.Layers[i]; l.Top.Flushed && l.Files[0] > x.Reach && slices.ContainsFunc(l.Files, func(f layers.File) bool { return s.present(f, 0) }) {
+				x.Slots = []layers.File{l.Files[len(l.Files)-1]}
+			}
+		}
+		x.Reach = c.Reach()
+		return x
 	}
-	for f, heir := range s.heir {
-		if heir != 0 && !r.noAlias {
-			x = x.Removed(layers.File(f), layers.File(heir))
+	return x.Update(c, s.present)
+}
+
+func (r indexRules) find(s *indexState) (layers.File, bool) {
+	c := s.chain()
+	slot := r.update(s).Slots[0]
+	if r.lower && slot > 0 && !s.files[slot-1].listed {
+		for slot > 0 && !s.files[slot-1].listed {
+			slot--
 		}
 	}
-	if r.byFile && s.slot != 0 && !s.has[4] {
-		return layers.File(s.slot), s.has[s.slot], nil
+	if r.below && slot > 0 && s.files[slot-1].listed {
+		head := c.Layers[c.Head()].Files
+		if f, ok := c.Find(c.Head(), 0, s.present); ok && slices.Contains(head, f) {
+			return f, true
+		}
+		return slot, s.present(slot, 0)
 	}
-	return x.Find(c, 0, s.present)
+	return c.FindFrom(func(int64) layers.File { return slot }, 0, s.present)
 }
 
 func (r indexRules) model() model[indexState, said] {
+	start := indexState{next: 2}
+	start.files[0].listed = true
 	return model[indexState, said]{
-		start: indexState{initial: true}, successors: r.successors,
+		start: start, successors: r.successors,
 		violation: func(s *indexState) string {
-			if s.initial {
-				return ""
-			}
 			c := s.chain()
 			want, wantOK := c.Find(c.Head(), 0, s.present)
-			if got, ok, _ := r.find(s); got != want || ok != wantOK {
+			if got, ok := r.find(s); got != want || ok != wantOK {
 				return fmt.Sprintf("X1: the index leads to file %d (%v), the layers to file %d (%v)", got, ok, want, wantOK)
 			}
 			return ""
@@ -94,46 +120,77 @@ func (r indexRules) successors(s *indexState, emit func(said, indexState, string
 		change(&to)
 		emit(said(text), to, "")
 	}
-	if s.initial {
-		for mask := range 8 {
-			do(fmt.Sprintf("files with the block: %03b", mask), func(s *indexState) {
-				s.initial = false
-				for f := 1; f <= 3; f++ {
-					s.has[f] = mask>>(f-1)&1 != 0
-				}
-				s.slot = uint8(layers.NewIndex(s.chain(), 1, s.present).Slots[0])
-			})
-		}
+	x := r.update(s)
+	do("a read updates the page", func(s *indexState) { s.slot, s.reach = uint8(x.Slots[0]), uint8(x.Reach) })
+	do("the disk has the page", func(s *indexState) { s.oldSlot, s.oldReach = s.slot, s.reach })
+	do("power is lost", func(s *indexState) { s.slot, s.reach = s.oldSlot, s.oldReach })
+	c := s.chain()
+	head := c.Layers[c.Head()].Files
+	active := head[len(head)-1]
+	if !s.files[active-1].has {
+		do("a user writes the block", func(s *indexState) { s.files[active-1].has = true })
+	}
+	r.moves(s, c, active, do)
+	if s.events == indexEvents {
 		return
 	}
-	if !s.has[4] && !s.sealed {
-		do("a user writes the block", func(s *indexState) { s.has[4] = true })
+	counted := func(text string, change func(*indexState)) {
+		do(text, func(s *indexState) { s.events++; change(s) })
 	}
-	if !s.sealed {
-		do("the head is sealed", func(s *indexState) { s.sealed = true })
-	}
-	for i := range 2 {
-		if !s.joined[i] {
-			do(fmt.Sprintf("border %d is joined", i+1), func(s *indexState) { s.joined[i] = true })
+	push := func(s *indexState) { s.files[s.next-1] = indexFile{listed: true}; s.next++ }
+	for i, l := range c.Layers[:c.Head()] {
+		last := l.Files[len(l.Files)-1]
+		if !l.Top.Flushed {
+			do(fmt.Sprintf("the border above file %d is sealed", last), func(s *indexState) { s.files[last-1].flushed = true })
+		}
+		counted(fmt.Sprintf("the border above file %d is joined", last), func(s *indexState) { s.files[last-1].top, s.files[last-1].flushed = false, false })
+		if s.next <= indexFiles && l.Top.Flushed {
+			counted(fmt.Sprintf("revert to the border above file %d", last), func(s *indexState) {
+				for _, gone := range c.Layers[i+1:] {
+					for _, f := range gone.Files {
+						s.files[f-1] = indexFile{}
+					}
+				}
+				push(s)
+			})
 		}
 	}
-	for _, l := range s.chain().Layers {
+	if s.next > indexFiles {
+		return
+	}
+	if c.Head() == 0 || c.Layers[c.Head()-1].Top.Flushed {
+		counted("a border is put on the head", func(s *indexState) { s.files[active-1].top = true; push(s) })
+	}
+	counted("a local head is put on", push)
+}
+
+// moves are the steps of merges within a layer. A copy up leaves the bit of the lower file.
+func (r indexRules) moves(s *indexState, c layers.Chain, active layers.File, do func(string, func(*indexState))) {
+	for _, l := range c.Layers {
 		for k := range len(l.Files) - 1 {
 			low, up := l.Files[k], l.Files[k+1]
-			if up == 4 {
-				continue
+			do(fmt.Sprintf("the block of file %d moves up to file %d, or is not there", low, up), func(s *indexState) {
+				s.files[up-1].has = s.files[up-1].has || s.files[low-1].has
+			})
+			remove := func(f, heir layers.File) {
+				do(fmt.Sprintf("file %d leaves the list", f), func(s *indexState) {
+					if was := s.files[f-1]; was.top {
+						s.files[heir-1].top, s.files[heir-1].flushed = true, was.flushed
+					}
+					s.files[f-1] = indexFile{}
+				})
 			}
-			if s.has[low] && !s.has[up] {
-				do(fmt.Sprintf("the block moves up to file %d", up), func(s *indexState) { s.has[low], s.has[up] = false, true })
+			if up != active {
+				do(fmt.Sprintf("the block of file %d moves down to file %d, if it is there", up, low), func(s *indexState) {
+					s.files[low-1].has = s.files[low-1].has || s.files[up-1].has
+					s.files[up-1].has = false
+				})
 			}
-			if s.has[up] {
-				do(fmt.Sprintf("the block moves down to file %d", low), func(s *indexState) { s.has[low], s.has[up] = true, false })
+			if !s.files[low-1].has || s.files[up-1].has {
+				remove(low, up)
 			}
-			if !s.has[low] {
-				do(fmt.Sprintf("file %d leaves the list", low), func(s *indexState) { s.gone[low], s.heir[low] = true, uint8(up) })
-			}
-			if !s.has[up] {
-				do(fmt.Sprintf("file %d leaves the list", up), func(s *indexState) { s.gone[up], s.heir[up] = true, uint8(low) })
+			if up != active && !s.files[up-1].has {
+				remove(up, low)
 			}
 		}
 	}
@@ -142,9 +199,10 @@ func (r indexRules) successors(s *indexState, emit func(said, indexState, string
 func TestAReadThroughTheIndexIsRight(t *testing.T) {
 	holds(t, indexRules{}.model())
 	for name, r := range map[string]indexRules{
-		"S11: a file that left the list leaves no alias":          {noAlias: true},
-		"S11: a slot is a file, and the block has moved":          {byFile: true},
-		"S11: an index from before the last snapshot is believed": {stale: true},
+		"S11: the index is believed after a snapshot":    {stale: true},
+		"a joined layer is not asked again":              {byFile: true},
+		"a file that has left stands for a lower layer":  {lower: true},
+		"S11: a slot is a file, and the block has moved": {below: true},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, r.model(), "X1") })
 	}
