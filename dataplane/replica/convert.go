@@ -116,8 +116,8 @@ func (r *Replica) exchangeData(c *chain.Chain, out *writeback, files *layerFiles
 	r.layout.Lock()
 	defer r.layout.Unlock()
 	was = opened{r.data, r.errors}
+	files.owe(r.out.unsettled()) // first: the write-out that follow may start must find the files
 	out.follow(r.out)
-	files.owe(out.unsettled())
 	r.layers, r.data, r.out, r.errors = c, layered{Chain: c, out: out, partial: &blockLocks{}}, out, files
 	return was, nil
 }

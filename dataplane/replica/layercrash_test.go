@@ -373,6 +373,7 @@ func hasMerge(c layers.Chain) bool {
 	}
 	return false
 }
+
 // lives plays a life with a hook for each step, and calls then. The life may end early.
 func lives(t *testing.T, hook func(f *memfs.FS, op memfs.Op), then func(f *memfs.FS, l *layerLife, err error) error) {
 	t.Helper()

@@ -314,6 +314,32 @@ func TestNothingIsMergedWhileASnapshotIsPrepared(t *testing.T) {
 	assert.EqualValues(t, 2, readByte(t, s, point(2), 0))
 }
 
+// The switch takes locks that a copy holds while it writes.
+func TestAMergeThatIsDueDoesNothingWhileASnapshotIsPrepared(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, s.WriteAt(t.Context(), stampBlock(byte(n)), int64(n)*mib, false))
+		require.NoError(t, takeSnapshot(s, point(n)))
+	}
+	line := lineOf(3, map[int]layers.State{1: layers.Deleted, 2: layers.Ready, 3: layers.Intended})
+	require.NoError(t, r.layers.Join(point(1), line, nil))
+	require.True(t, hasMerge(r.layers.Layers()))
+	require.NoError(t, prepare(s, point(3)))
+	f.Before(func(op memfs.Op) error {
+		assert.Fail(t, "a merge uses the disk", "%+v", op)
+		return nil
+	})
+	r.merger.line = points.Line{Line: line}
+	assert.Equal(t, layers.NeedsBarrier, r.merger.work())
+	require.NoError(t, control(s, points.OpSwitch, point(3), nil))
+	f.Before(nil)
+	assert.Equal(t, layers.NoWait, r.merger.work())
+	assert.False(t, hasMerge(r.layers.Layers()))
+	require.NoError(t, control(s, points.OpSeal, point(3), nil))
+	assert.EqualValues(t, 1, readByte(t, s, point(2), mib))
+}
+
 // An attempt that the object has given up before the switch keeps no merge waiting.
 func TestAnAttemptThatWasGivenUpIsJoined(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
@@ -522,7 +548,7 @@ func TestWritesToLayersWaitForRoom(t *testing.T) {
 	assert.Zero(t, pace.busy.Load(), "replicas that share the limit")
 }
 
-// A caller that waits for room while the format changes is let in, and writes to the chain.
+// A caller that waits for room in the flat file is let in when the format changes, and writes to the chain.
 func TestAWriterThatWaitsForRoomIsLetInByTheChangeOfFormat(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	asked, release := hang(t, f, "writeback", dataName)
@@ -530,14 +556,15 @@ func TestAWriterThatWaitsForRoomIsLetInByTheChangeOfFormat(t *testing.T) {
 		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
 	<-asked
-	written := make(chan error)
-	go func() { written <- s.WriteAt(context.Background(), stampBlock(7), 8*mib, false) }()
-	prepared := make(chan error)
+	flatFile, letIn, prepared := r.limit(), make(chan error), make(chan error)
+	go func() { letIn <- flatFile.awaitRoom(context.Background(), nil) }()
 	go func() { prepared <- prepare(s, point(1)) }()
-	waitFor(t, func() bool { return r.chainNow() != nil })
-	require.NoError(t, <-written)
+	require.NoError(t, <-letIn) // the write-out still hangs
+	assert.NotNil(t, r.chainNow())
+	assert.False(t, r.limit().hasRoom(), "the chain counts what the flat file had not written out")
 	release() // the earlier opening is closed when its write-out has ended
 	require.NoError(t, <-prepared)
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(7), 8*mib, false))
 	require.NoError(t, control(s, points.OpSwitch, point(1), nil))
 	require.NoError(t, control(s, points.OpSeal, point(1), nil))
 	assert.EqualValues(t, 7, readByte(t, s, point(1), 8*mib))
