@@ -92,6 +92,7 @@ func TestAReplicaIsRebuiltPointByPoint(t *testing.T) {
 					r.sameView(p, nil, "a", "c")
 				}
 				require.NoError(t, shows(r.api.recordedLine(), r.disk("c").data.shown()))
+				require.Eventually(t, func() bool { return r.disk("c").count(points.OpLine) > 0 }, time.Minute, time.Millisecond, "the line")
 				require.NoError(t, writeOnes(e.Backend()))
 				last, _ := r.snapshot(e)
 				r.sameView(last, nil, "a", "b", "c")
