@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
 )
 
-// layersState is what a replica has said about its layers.
+// layersState is the answer of a replica about its layers.
 type layersState struct {
 	points.State
 	// known is false if the replica is served by a release that does not know points. Then it has one layer.
@@ -42,7 +42,7 @@ func askLayers(ctx context.Context, r nbd.Controller) (layersState, error) {
 	return s, s.check()
 }
 
-// check refuses layers that no replica has, and fills in those of format 1.
+// check refuses layers that no replica can have, and fills in the layers of format 1.
 func (s *layersState) check() error {
 	if !s.isLayered() {
 		s.Chain = layers.NewChain()

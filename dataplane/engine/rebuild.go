@@ -32,7 +32,7 @@ type rebuild struct {
 	// isLastStage means that no snapshot may start: every change goes to the target, or soon will. Guarded by Engine.mu.
 	isLastStage bool
 	isLayered   bool // guarded by Engine.mu; it copies point by point
-	// opened gets the layers of the volume, and does not receive changes yet; nil if there is none. Guarded by Engine.mu.
+	// opened gets the layers of the volume, and does not receive changes yet; nil if no replica does. Guarded by Engine.mu.
 	opened *member
 	// needed are the borders that the source must keep. Guarded by Engine.mu.
 	needed []layers.Point

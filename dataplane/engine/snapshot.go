@@ -50,7 +50,7 @@ func (s *snapshot) String() string {
 }
 
 // Snapshot makes the point p, which line has as intended, on all members (layers.BarrierSteps, from PrepareHeads to
-// StoreFlushed). Then the caller records that it is ready, if the members are still those of the result's epoch
+// StoreFlushed). Then the caller records that it is ready, if the members are still the members of the result's epoch
 // (layers.ReadyAllowed). After an error the caller must give the point up in the API object, and then call SetLine. No
 // member is expelled because of the attempt, except one that cannot make its data durable.
 //
@@ -237,7 +237,7 @@ func endedAttempt(ctx context.Context) error {
 // continue. Reads and flushes continue all the time.
 //
 // A member with an unknown outcome ends the attempt, and nothing else. Suppose that it has not switched: its later
-// changes go below the border, and those of the other members above it. The caller gives the point up, and each member
+// changes go below the border, and on the other members they go above it. The caller gives the point up, and each member
 // merges its border away. A border separates layers, and no view except the one at the border depends on it.
 func (e *Engine) switchHeads(s *snapshot, ro *roster) (epoch membership.Epoch, pause time.Duration, err error) {
 	g, began := e.mirror.gate, e.cfg.Clock.Now()

@@ -21,7 +21,7 @@ import (
 //	for each later point of the source: copy from the view at that point ── seal it on the target
 //	the last stage: no snapshot may start ── the target joins ── copy from the present content ── a member
 //
-// The target receives no change before the last stage. So snapshots are possible until then: the loop finds the new
+// The target receives no change before the last stage. Snapshots are possible in earlier stages: the loop finds the new
 // point. After an interruption the next rebuild starts at the newest point that the target has sealed.
 
 // stages is the rebuild of one target with layers.
@@ -309,8 +309,8 @@ func (s *stages) stage(to layers.Point, left int) error {
 	return s.clearMarks()
 }
 
-// ownRanges are readers of what a first stage copies besides what the source names: the blocks that the target has
-// above the base, and all marked regions.
+// ownRanges returns readers of the ranges that only a first stage copies: the blocks that the target has above the
+// base, and all marked regions.
 func (s *stages) ownRanges(base layers.Point) ([]*rangeReader, error) {
 	marked, err := s.marksOfMembers()
 	if err != nil {
@@ -344,7 +344,7 @@ func (s *stages) marksOfMembers() (bitmap, error) {
 	return union, nil
 }
 
-// copyRanges copies what the readers name, step by step.
+// copyRanges copies the ranges of the readers, step by step.
 func (s *stages) copyRanges(c *copier, readers []*rangeReader, left int) error {
 	size := s.e.mirror.size.Load() // it does not grow during a rebuild
 	for off := int64(0); off < size; off += copyStepBytes {
@@ -403,8 +403,8 @@ func (s *stages) join() error {
 }
 
 // last is the stage in which the target has joined: it copies from the present content, and makes the target a member.
-// A change that was under way when the target joined is in a dirty region. A later change that the source does not name
-// yet when it is asked goes to the target itself.
+// A change that was under way when the target joined is in a dirty region. Any later change goes to the
+// target itself, so the answer of the source need not have it.
 func (s *stages) last() error {
 	e := s.e
 	readers, err := s.lastRanges()
@@ -436,7 +436,7 @@ func (s *stages) end() error {
 	return shows(line, now.Chain)
 }
 
-// lastRanges are readers of what the last stage copies. The marks are read first: see last.
+// lastRanges returns readers of the ranges that the last stage copies. The marks are read first: see last.
 func (s *stages) lastRanges() ([]*rangeReader, error) {
 	marked, err := s.marksOfMembers()
 	if err != nil {

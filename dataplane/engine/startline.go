@@ -93,7 +93,7 @@ func (cs candidates) chains() (chains []layers.Chain) {
 	return chains
 }
 
-// proposal shows what the start has found out, and returns the line that the API object must record; nil if it has it.
+// proposal shows the findings of the start, and returns the line that the API object must record; nil if it has it.
 func (e *Engine) proposal(s layers.Start) *layers.Line {
 	e.mu.Lock()
 	defer e.mu.Unlock()

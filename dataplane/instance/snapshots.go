@@ -43,7 +43,7 @@ func (s *service) EngineSetLine(ctx context.Context, r *proto.EngineLineRequest)
 	return &proto.Empty{}, toStatus(s.instance.engines.setLine(ctx, r))
 }
 
-// setLine tells an engine what the API object holds.
+// setLine gives an engine the line that the API object holds.
 func (h *engineHost) setLine(ctx context.Context, r *proto.EngineLineRequest) error {
 	line, err := lineFromWire(r.GetLine())
 	if err != nil {
