@@ -17,8 +17,8 @@ const lineTimeout = 10 * time.Second
 // errGivenUp means that the API object no longer has the point of an attempt.
 var errGivenUp = errors.New("the point was given up")
 
-// SetLine gives the engine the line that the API object now holds. The engine tells all members, which merge the layers of
-// borders that may go. It may be repeated; after an error it must be. An attempt under way that the line has given up
+// SetLine gives the engine the line that the API object now holds. The engine tells all members, which merge the layers
+// of borders that may go. It may be repeated; after an error it must be. An attempt under way that the line has given up
 // ends first. A line with a lower counter is refused with ErrOldLine.
 func (e *Engine) SetLine(ctx context.Context, session string, line layers.Line) error {
 	if err := e.setLine(ctx, session, line); err != nil {
