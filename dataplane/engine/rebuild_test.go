@@ -83,7 +83,7 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			for _, op := range d.io.Ops() {
 				assert.NotEqual(t, faulty.Read, op.Kind, "it was read")
 			}
-			r.stepUntil(func() bool { // marks that the copy left are cleared like any others
+			r.stepWhileIdle(e, func() bool { // marks that the copy left are cleared like any others
 				return !slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
 			})
 			r.lose(e, changed, "a", "b", "c")

@@ -163,8 +163,22 @@ func TestNoSnapshotInTheLastStage(t *testing.T) {
 	require.NoError(t, r.conclude(e, p, err))
 	release()
 	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitNoOperation(e)
 	next, _ := r.snapshot(e)
 	r.sameView(next, nil, "a", "b", "c")
+}
+
+// awaitNoOperation returns when the engine runs no operation. A rebuild is one for a moment after its replica has become
+// a member.
+func (r *rig) awaitNoOperation(e *Engine) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for busy := true; busy; time.Sleep(100 * time.Microsecond) {
+		e.mu.Lock()
+		busy = e.operation != nil
+		e.mu.Unlock()
+		require.False(r.t, time.Now().After(deadline), "the operation does not end")
+	}
 }
 
 func TestNoSnapshotDuringARebuildOfAVolumeWithoutLayers(t *testing.T) {
