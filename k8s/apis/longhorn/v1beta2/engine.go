@@ -75,6 +75,12 @@ type EngineStatus struct {
 	// Epoch is the authoritative record of the members. It is empty until the engine has started for the first time.
 	// +optional
 	Epoch *Epoch `json:"epoch,omitempty"`
+	// Line is the authoritative record of the snapshots. It is empty for a volume that never had one.
+	// +optional
+	Line *Line `json:"line,omitempty"`
+	// Snapshots has the snapshots by name, and volume-head: the changes since the newest one.
+	// +optional
+	Snapshots map[string]SnapshotInfo `json:"snapshots,omitempty"`
 	// CurrentSize is the size in bytes that the running engine offers.
 	// +optional
 	CurrentSize Bytes `json:"currentSize"`

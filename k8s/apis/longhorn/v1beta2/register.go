@@ -34,6 +34,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Setting{}, &SettingList{},
 		&InstanceManager{}, &InstanceManagerList{},
 		&ShareManager{}, &ShareManagerList{},
+		&Snapshot{}, &SnapshotList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -22,6 +22,8 @@ type Interface interface {
 	Settings() TypedSettingInformer
 	// ShareManagers returns a ShareManagerInformer.
 	ShareManagers() TypedShareManagerInformer
+	// Snapshots returns a SnapshotInformer.
+	Snapshots() TypedSnapshotInformer
 	// Volumes returns a VolumeInformer.
 	Volumes() TypedVolumeInformer
 	// VolumeAttachments returns a VolumeAttachmentInformer.
@@ -67,6 +69,11 @@ func (v *version) Settings() TypedSettingInformer {
 // ShareManagers returns a TypedShareManagerInformer.
 func (v *version) ShareManagers() TypedShareManagerInformer {
 	return &shareManagerInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// Snapshots returns a TypedSnapshotInformer.
+func (v *version) Snapshots() TypedSnapshotInformer {
+	return &snapshotInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // Volumes returns a TypedVolumeInformer.

@@ -16,6 +16,8 @@ type SettingExpansion interface{}
 
 type ShareManagerExpansion interface{}
 
+type SnapshotExpansion interface{}
+
 type VolumeExpansion interface{}
 
 type VolumeAttachmentExpansion interface{}

@@ -38,6 +38,10 @@ func (c *FakeLonghornV1beta2) ShareManagers(namespace string) v1beta2.ShareManag
 	return newFakeShareManagers(c, namespace)
 }
 
+func (c *FakeLonghornV1beta2) Snapshots(namespace string) v1beta2.SnapshotInterface {
+	return newFakeSnapshots(c, namespace)
+}
+
 func (c *FakeLonghornV1beta2) Volumes(namespace string) v1beta2.VolumeInterface {
 	return newFakeVolumes(c, namespace)
 }
