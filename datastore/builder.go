@@ -22,12 +22,12 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Snapshots, Services, EndpointSlices, NodeLeases}
 
 // optionalKinds may be watched, and nothing waits for their caches: their content counts from its arrival on. The role
 // of the first release does not grant them. While one release replaces another, a daemon must do its other work under
 // that role.
-var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
+var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Snapshots, Services, EndpointSlices, NodeLeases}
 
 // selection decides which objects of a kind a watch shows.
 type selection struct {

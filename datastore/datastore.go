@@ -44,6 +44,7 @@ const (
 	ShareClients       Kind = "configmap " + types.ShareClientsConfigMap
 	StorageClasses     Kind = "storageclasses"
 	ShareManagers      Kind = "sharemanagers"
+	Snapshots          Kind = "snapshots"
 	Services           Kind = "services"        // of share managers
 	EndpointSlices     Kind = "endpointslices"  // of shares, written by the leader
 	NodeLeases         Kind = "leases of nodes" // types.NodeLeaseName
@@ -92,6 +93,7 @@ type Datastore struct {
 	ShareClients       *Store[*corev1.ConfigMap]
 	StorageClasses     *Store[*storagev1.StorageClass]
 	ShareManagers      *Store[*longhorn.ShareManager]
+	Snapshots          *Store[*longhorn.Snapshot]
 	// Services are the Services of share managers.
 	Services *Store[*corev1.Service]
 	// EndpointSlices are the slices that the leader writes for shares. The slices of Kubernetes are never read.
@@ -139,6 +141,7 @@ func New(o Options) *Datastore {
 	d.StorageClasses = newStore(b, StorageClasses, "", o.Kube.StorageV1().StorageClasses(), o.Kube, all, &storagev1.StorageClass{}, nil)
 	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
 	d.ShareManagers = newStore(b, ShareManagers, ns, api.ShareManagers(ns), o.Longhorn, all, &longhorn.ShareManager{}, nil)
+	d.Snapshots = newStore(b, Snapshots, ns, api.Snapshots(ns), o.Longhorn, all, &longhorn.Snapshot{}, volumeIndexers())
 	d.Services = newStore(b, Services, ns, core.Services(ns), o.Kube, all.andLabels(types.LabelShareManager), &corev1.Service{}, nil)
 	d.EndpointSlices = newStore(b, EndpointSlices, ns, o.Kube.DiscoveryV1().EndpointSlices(ns), o.Kube,
 		all.andLabels(discoveryv1.LabelManagedBy+"="+types.EndpointSliceManager), &discoveryv1.EndpointSlice{}, nil)

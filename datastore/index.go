@@ -11,8 +11,8 @@ import (
 // The indexes of the caches. An object without the value is in no index.
 const (
 	// IndexVolume is keyed by the volume that an object belongs to, by its spec (types.VolumeOf), whatever its labels
-	// are: Volumes, VolumeAttachments, Engines, Replicas. It also contains objects of an earlier volume with the same
-	// name: the caller compares the owner's UID.
+	// are: Volumes, VolumeAttachments, Engines, Replicas, Snapshots. It also contains objects of an earlier volume with the
+	// same name: the caller compares the owner's UID.
 	IndexVolume = "volume"
 	// IndexNode is keyed by the node that runs the object, spec.nodeID (Engines, Replicas, InstanceManagers) or
 	// spec.nodeName (Pods).

@@ -15,6 +15,8 @@ func VolumeOf(o metav1.Object) string {
 		return o.Name
 	case *longhorn.VolumeAttachment:
 		return o.Spec.Volume
+	case *longhorn.Snapshot:
+		return o.Spec.Volume
 	case *longhorn.ShareManager:
 		return o.Name
 	case *longhorn.Engine:

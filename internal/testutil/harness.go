@@ -132,6 +132,7 @@ func (h *Harness) catchUp(d *datastore.Datastore) {
 	refill(h, d.ShareClients)
 	refill(h, d.StorageClasses)
 	refill(h, d.ShareManagers)
+	refill(h, d.Snapshots)
 	refill(h, d.Services)
 	refill(h, d.EndpointSlices)
 }
