@@ -49,10 +49,20 @@ func denied(policy, text string) error {
 
 // actsWithoutARow are acts of the REST API that need no row, each with the reason.
 var actsWithoutARow = map[string]string{
-	"POST volumes?action=salvage":        "it changes nothing: it says whether the volume comes back by itself",
-	"POST volumes?action=trimFilesystem": "it takes no data away, and kubectl has nothing like it",
-	"POST volumes?action=pvCreate":       "it needs the caller's right to create the same object by kubectl",
-	"POST volumes?action=pvcCreate":      "it needs the caller's right to create the same object by kubectl",
+	"POST volumes?action=salvage":          "it changes nothing: it says whether the volume comes back by itself",
+	"POST volumes?action=trimFilesystem":   "it takes no data away, and kubectl has nothing like it",
+	"POST volumes?action=pvCreate":         "it needs the caller's right to create the same object by kubectl",
+	"POST volumes?action=snapshotCRCreate": "it takes no data away",
+	"POST volumes?action=snapshotCRList":   "it changes nothing",
+	"POST volumes?action=snapshotCRGet":    "it changes nothing",
+	"POST volumes?action=snapshotCreate":   "it takes no data away",
+	"POST volumes?action=snapshotList":     "it changes nothing",
+	"POST volumes?action=snapshotGet":      "it changes nothing",
+	"POST volumes?action=snapshotPurge":    "it changes nothing: replicas free the space of deleted snapshots without it",
+	"POST volumes?action=snapshotCRDelete": "kubectl deletes the same object, and no policy keeps snapshots",
+	"POST volumes?action=snapshotDelete":   "kubectl deletes the same object, and no policy keeps snapshots",
+	"POST volumes?action=snapshotRevert":   "kubectl has nothing like it; tests of package manager have its refusals",
+	"POST volumes?action=pvcCreate":        "it needs the caller's right to create the same object by kubectl",
 }
 
 // TestEveryActOfRESTHasARow: for each act the table must have the answer of kubectl.

@@ -50,12 +50,16 @@ func (a Attributes) String() string {
 // notResources are the paths below /v1 that describe the API itself.
 var notResources = []string{"", "schemas", "apiversions"}
 
-const resourceFindings, resourceVolumes = "findings", "volumes"
+const (
+	resourceFindings    = "findings"
+	resourceVolumes     = "volumes"
+	resourceSnapshotCRs = "snapshotCRs"
+)
 
 // readBy has the kinds that the API server does not know, so that no user has a right to them. A user who may list the
 // kind in the value may read the kind in the key. Findings explain what volumes, nodes and settings report about
-// themselves.
-var readBy = map[string]string{resourceFindings: resourceVolumes}
+// themselves. Snapshots are parts of volumes, under a name of this API.
+var readBy = map[string]string{resourceFindings: resourceVolumes, strings.ToLower(resourceSnapshotCRs): resourceVolumes}
 
 // attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so
 // both mean the same resource. A path that has no handler has attributes too: a client without rights cannot find out
@@ -65,7 +69,7 @@ var readBy = map[string]string{resourceFindings: resourceVolumes}
 //	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
 //	GET, HEAD /v1/ws/<kind>, /v1/ws/<period>/<kind>   list of the kind: a stream shows what its collection does
-//	GET, HEAD of findings        list volumes
+//	GET, HEAD of findings, snapshotcrs   list volumes
 //	the same of events           the same of the Events of Kubernetes, which are not objects of ours
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {

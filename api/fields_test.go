@@ -177,7 +177,7 @@ func TestTagsAreThoseInUse(t *testing.T) {
 func TestUnsupportedTypesAreEmptyCollections(t *testing.T) {
 	b := newBench(t)
 	for _, path := range []string{
-		"recurringjobs", "backuptargets", "backupvolumes", "backups", "backingimages", "backupbackingimages", "orphans", "snapshots", "systembackups", "systemrestores",
+		"recurringjobs", "backuptargets", "backupvolumes", "backups", "backingimages", "backupbackingimages", "orphans", "systembackups", "systemrestores",
 		"supportbundles",
 	} {
 		w := do(t, b.server, "GET", "/v1/"+path, "")

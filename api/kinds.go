@@ -28,7 +28,7 @@ type kind struct {
 	create func(ctx context.Context, body []byte) (v1.Object, error)
 	update func(ctx context.Context, id string, body []byte) (v1.Object, error)
 	remove func(ctx context.Context, id string) error
-	// actions return the resource itself.
+	// actions return the resource itself, or an ownAnswer.
 	actions []action
 	// offers reports whether a resource shows an action; nil: it shows all actions. Clients may call an action that is
 	// not shown. Then the answer says what prevents the action.
@@ -39,9 +39,10 @@ type kind struct {
 
 // action is what a client can do with a resource, by POST to <self>?action=<name>.
 type action struct {
-	name  string
-	input string // id of the schema of its body
-	do    func(ctx context.Context, id string, body []byte) (v1.Object, error)
+	name   string
+	input  string // id of the schema of its body
+	output string // id of the schema of its answer; empty: the resource itself
+	do     func(ctx context.Context, id string, body []byte) (v1.Object, error)
 }
 
 // kindsOf returns the table of all kinds; those that are always empty come first.
@@ -54,6 +55,7 @@ func kindsOf(m *manager.Manager) []kind {
 		nodeKind(m),
 		settingKind(m),
 		shareManagerKind(m),
+		snapshotCRKind(m),
 		tagKind("diskTags", m.DiskTags, "disk"),
 		tagKind("nodeTags", m.NodeTags, "node"),
 		volumeKind(m),

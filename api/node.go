@@ -39,7 +39,7 @@ func nodeKind(m *manager.Manager) kind {
 		},
 		remove: m.DeleteNode,
 		actions: []action{
-			{"diskUpdate", "diskUpdateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: "diskUpdate", input: "diskUpdateInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				disks, err := disksOf(body)
 				if err != nil {
 					return nil, err

@@ -164,6 +164,9 @@ func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Ob
 	if err != nil {
 		return reply{}, err
 	}
+	if o, ok := object.(ownAnswer); ok {
+		return o.write(baseURL(r)), nil
+	}
 	if u, ok := object.(unfinished); ok {
 		object, status = u.Object, http.StatusAccepted
 	}
@@ -173,6 +176,13 @@ func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Ob
 
 // unfinished is the answer of an action that continues after the answer.
 type unfinished struct{ v1.Object }
+
+// ownAnswer is the answer of an action with another content than the resource of the action. write returns the answer
+// with its links.
+type ownAnswer struct {
+	v1.Object // nil
+	write     func(base string) reply
+}
 
 func (k *kind) serveList(r *http.Request) (reply, error) {
 	objects, err := k.list(r.Context())

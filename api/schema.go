@@ -72,6 +72,9 @@ var plainTypes = slices.Concat(optionInputs(), []plainType{
 	{id: "purgeStatus", wire: v1.PurgeStatus{}},
 	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
+	{id: v1.TypeSnapshot, wire: v1.Snapshot{}},
+	{id: "snapshotCRInput", input: true, wire: v1.SnapshotCRInput{}},
+	{id: "snapshotInput", input: true, wire: v1.SnapshotInput{}},
 	{id: "expandInput", input: true, wire: v1.ExpandInput{}, hints: map[string]hint{"size": {required: true}}},
 	{id: "replicaRemoveInput", input: true, wire: v1.ReplicaRemoveInput{}, hints: map[string]hint{"name": {required: true}}},
 	{id: "restoreStatus", wire: v1.RestoreStatus{}},
@@ -132,7 +135,7 @@ func (k *kind) schema(names map[reflect.Type]string) v1.Schema {
 		ResourceMethods:   k.resourceMethods(),
 	}
 	for _, a := range k.actions {
-		s.ResourceActions[a.name] = v1.Action{Input: a.input, Output: k.id}
+		s.ResourceActions[a.name] = v1.Action{Input: a.input, Output: cmp.Or(a.output, k.id)}
 	}
 	return s
 }

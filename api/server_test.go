@@ -96,7 +96,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
+		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove, snapshotCRCreate, snapshotCRList, snapshotCRGet, snapshotCRDelete, snapshotCreate, snapshotList, snapshotGet, snapshotDelete, snapshotRevert, snapshotPurge`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -194,7 +194,7 @@ var refusals = map[string]struct {
 	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove, snapshotCRCreate, snapshotCRList, snapshotCRGet, snapshotCRDelete, snapshotCreate, snapshotList, snapshotGet, snapshotDelete, snapshotRevert, snapshotPurge`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -310,7 +310,7 @@ func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	assert.Equal(t, 2880, v.StaleReplicaTimeout)
 	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
 	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
-	assert.Len(t, v.Actions, 14)
+	assert.Len(t, v.Actions, 18)
 	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
 		assert.Contains(t, w.Body.String(), empty)

@@ -54,6 +54,40 @@ var trials = map[string]trial{
 	"POST /v1/volumes/{id}?pvCreate":                          {id: "vol", good: `{}`, status: 200, bad: `{"fsType":"btrfs"}`, because: "fsType"},
 	"POST /v1/volumes/{id}?pvcCreate":                         {id: "vol", good: `{"namespace":"default"}`, status: 200, bad: `{"namespace":"_"}`, because: "namespace", world: withPersistentVolume},
 	"POST /v1/volumes/{id}?replicaRemove":                     {id: "vol", good: `{"name":"r-2"}`, status: 200, bad: `{"name":"nix"}`, because: "name", world: func() []runtime.Object { return used(func(*longhorn.Volume, *longhorn.Engine) {}) }},
+	"POST /v1/volumes/{id}?snapshotCRCreate":                  {id: "vol", good: `{"name":"new","labels":{"a":"b"}}`, status: 200, bad: `{"name":"New"}`, because: "name"},
+	"POST /v1/volumes/{id}?snapshotCRList":                    {id: "vol", good: `{}`, status: 200, bad: `{"all":true}`, because: "all"},
+	"POST /v1/volumes/{id}?snapshotCRGet":                     {id: "vol", good: `{"name":"s"}`, status: 200, bad: `{}`, because: "name", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotCRDelete":                  {id: "vol", good: `{"name":"s"}`, status: 204, bad: `{}`, because: "name", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotCreate":                    {id: "vol", good: `{"name":"new"}`, status: 202, bad: `{"name":"new","labels":{"a":"b=c"}}`, because: "labels", world: inUse},
+	"POST /v1/volumes/{id}?snapshotList":                      {id: "vol", good: `{}`, status: 200, bad: `{"all":true}`, because: "all", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotGet":                       {id: "vol", good: `{"name":"s"}`, status: 200, bad: `{}`, because: "name", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotDelete":                    {id: "vol", good: `{"name":"s"}`, status: 200, bad: `{"name":"volume-head"}`, because: "name", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotRevert":                    {id: "vol", good: `{"name":"s"}`, status: 200, bad: `{}`, because: "name", world: withSnapshot},
+	"POST /v1/volumes/{id}?snapshotPurge":                     {id: "vol", good: `{}`, status: 200, bad: `{"all":true}`, because: "all"},
+}
+
+// inUse returns an attached volume.
+func inUse() []runtime.Object { return used(func(*longhorn.Volume, *longhorn.Engine) {}) }
+
+// withSnapshot returns a detached volume with a complete snapshot s.
+func withSnapshot() []runtime.Object {
+	return append(attachable(), completeSnapshot("vol", "s"), build.Engine("vol", func(e *longhorn.Engine) {
+		e.Spec.DesireState, e.Status.CurrentState = longhorn.DesireStateStopped, longhorn.InstanceStateStopped
+		e.Status.Line = &longhorn.Line{Counter: 1, Points: []longhorn.LinePoint{{Number: 1, Nonce: 7, Name: "s", State: longhorn.PointStateReady}}}
+	}))
+}
+
+// completeSnapshot returns a snapshot that can be read.
+func completeSnapshot(volume, name string) *longhorn.Snapshot {
+	return &longhorn.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: name},
+		Spec:       longhorn.SnapshotSpec{Volume: volume, CreateSnapshot: true, Labels: map[string]longhorn.SnapshotLabel{"app": "db"}},
+		Status: longhorn.SnapshotStatus{
+			Number: 1, ReadyToUse: true, UserCreated: true, CreationTime: "2030-01-01T00:00:00Z", Size: 4096, RestoreSize: 1 << 30,
+			Parent: "p", Children: map[string]bool{"volume-head": true}, Checksum: "c",
+			Conditions: []longhorn.Condition{{Type: longhorn.SnapshotConditionReady, Status: longhorn.ConditionTrue}},
+		},
+	}
 }
 
 func attachable() []runtime.Object {
@@ -171,6 +205,7 @@ func populated() []runtime.Object {
 		build.Node("tagged", func(n *longhorn.Node) { n.Spec.Tags = []string{"fast"} }, build.WithDisk("d", "/d", func(d *longhorn.DiskSpec) { d.Tags = []string{"ssd"} })),
 		&longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "vol"}},
 		&longhorn.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "vol"}},
+		completeSnapshot("vol", "s"),
 		&corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: types.Namespace, Name: "vol.1"},
 			InvolvedObject: corev1.ObjectReference{APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Volume", Namespace: types.Namespace, Name: "vol"},

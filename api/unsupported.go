@@ -9,8 +9,7 @@ import (
 
 // unsupportedTypes are types of Longhorn that this system lacks. Its clients still list them all.
 var unsupportedTypes = []string{
-	"backingImage", "backup", "backupBackingImage", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
-	"supportBundle", "systemBackup", "systemRestore",
+	"backingImage", "backup", "backupBackingImage", "backupTarget", "backupVolume", "orphan", "recurringJob", "supportBundle", "systemBackup", "systemRestore",
 }
 
 // unsupportedKinds returns kinds with empty collections, in which nothing can be created.
@@ -37,8 +36,6 @@ var unsupportedInputs = map[string]string{
 	"activateInput":                          "frontend:string",
 	"backupInput":                            "name:string",
 	"engineUpgradeInput":                     "image:string",
-	"snapshotCRInput":                        "name:string labels:map[string]",
-	"snapshotInput":                          "name:string labels:map[string] backupMode:string",
 	"volumeRecurringJobInput":                "name:string isGroup:bool",
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
@@ -43,8 +44,8 @@ func volumeKind(m *manager.Manager) kind {
 		},
 		remove: m.DeleteVolume,
 		offers: offersOnVolume,
-		actions: append([]action{
-			{"attach", "attachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+		actions: slices.Concat([]action{
+			{name: "attach", input: "attachInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.AttachInput](body)
 				if err != nil {
 					return nil, err
@@ -54,7 +55,7 @@ func volumeKind(m *manager.Manager) kind {
 					DisableFrontend: in.DisableFrontend, AttachedBy: in.AttachedBy,
 				}))
 			}},
-			{"detach", "detachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: "detach", input: "detachInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.DetachInput](body)
 				if err != nil {
 					return nil, err
@@ -63,27 +64,27 @@ func volumeKind(m *manager.Manager) kind {
 					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
 				}))
 			}},
-			{actionSalvage, "salvageInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: actionSalvage, input: "salvageInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.SalvageInput](body)
 				if err != nil {
 					return nil, err
 				}
 				return answerVolume(ctx, m)(m.SalvageVolume(ctx, id, in.Names))
 			}},
-			{actionExpand, "expandInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: actionExpand, input: "expandInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.ExpandInput](body)
 				if err != nil {
 					return nil, err
 				}
 				return answerVolume(ctx, m)(m.ExpandVolume(ctx, id, manager.ExpandRequest{Size: string(in.Size), MustFit: in.MustFit}))
 			}},
-			{actionCancelExpansion, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: actionCancelExpansion, input: "empty", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				if _, err := decodeInput[v1.Empty](body); err != nil {
 					return nil, err
 				}
 				return answerVolume(ctx, m)(m.CancelExpansion(ctx, id))
 			}},
-			{actionTrim, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{name: actionTrim, input: "empty", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				if _, err := decodeInput[v1.Empty](body); err != nil {
 					return nil, err
 				}
@@ -94,7 +95,7 @@ func volumeKind(m *manager.Manager) kind {
 				}
 				return o, err
 			}},
-		}, volumeUpdates(m)...),
+		}, volumeUpdates(m), snapshotActions(m)),
 	}
 }
 
@@ -146,10 +147,13 @@ func volumeHints() map[string]hint {
 	return hints
 }
 
-// offersOnVolume hides salvage, expand, cancelExpansion and trimFilesystem in the same states in which Longhorn hides
-// them.
+// offersOnVolume hides salvage, expand, cancelExpansion, trimFilesystem and the actions for snapshots in the same states
+// in which Longhorn hides them.
 func offersOnVolume(o v1.Object, action string) bool {
 	v, ok := o.(*v1.Volume)
+	if ok && strings.HasPrefix(action, prefixSnapshot) {
+		return offersSnapshotAction(v, action)
+	}
 	if !ok || action != actionSalvage && action != actionExpand && action != actionCancelExpansion && action != actionTrim {
 		return true
 	}
@@ -167,23 +171,23 @@ func offersOnVolume(o v1.Object, action string) bool {
 // volumeUpdates are the actions that change a volume's spec or remove one of its replicas.
 func volumeUpdates(m *manager.Manager) []action {
 	return slices.Concat([]action{
-		{"updateReplicaCount", "UpdateReplicaCountInput", updating(m, func(in v1.UpdateReplicaCountInput) manager.VolumeUpdate {
+		{name: "updateReplicaCount", input: "UpdateReplicaCountInput", do: updating(m, func(in v1.UpdateReplicaCountInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{NumberOfReplicas: &in.ReplicaCount}
 		})},
-		{"updateDataLocality", "UpdateDataLocalityInput", updating(m, func(in v1.UpdateDataLocalityInput) manager.VolumeUpdate {
+		{name: "updateDataLocality", input: "UpdateDataLocalityInput", do: updating(m, func(in v1.UpdateDataLocalityInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{DataLocality: &in.DataLocality}
 		})},
-		{"updateAccessMode", "UpdateAccessModeInput", updating(m, func(in v1.UpdateAccessModeInput) manager.VolumeUpdate {
+		{name: "updateAccessMode", input: "UpdateAccessModeInput", do: updating(m, func(in v1.UpdateAccessModeInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{AccessMode: &in.AccessMode}
 		})},
 	}, optionActions(m), []action{
-		{"updateNodeSelector", "UpdateNodeSelectorInput", updating(m, func(in v1.UpdateNodeSelectorInput) manager.VolumeUpdate {
+		{name: "updateNodeSelector", input: "UpdateNodeSelectorInput", do: updating(m, func(in v1.UpdateNodeSelectorInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{NodeSelector: &in.NodeSelector}
 		})},
-		{"updateDiskSelector", "UpdateDiskSelectorInput", updating(m, func(in v1.UpdateDiskSelectorInput) manager.VolumeUpdate {
+		{name: "updateDiskSelector", input: "UpdateDiskSelectorInput", do: updating(m, func(in v1.UpdateDiskSelectorInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{DiskSelector: &in.DiskSelector}
 		})},
-		{"pvCreate", "PVCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+		{name: "pvCreate", input: "PVCreateInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.PVCreateInput](body)
 			if err == nil {
 				err = requireRight(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumes", Namespace: NoNamespace})
@@ -195,7 +199,7 @@ func volumeUpdates(m *manager.Manager) []action {
 				Name: in.PVName, FSType: in.FSType, Secret: in.SecretName, SecretNamespace: in.SecretNamespace, StorageClass: in.StorageClassName,
 			}))
 		}},
-		{"pvcCreate", "PVCCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+		{name: "pvcCreate", input: "PVCCreateInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.PVCCreateInput](body)
 			if err == nil && in.Namespace != "" { // the use case refuses an empty namespace
 				err = requireRight(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumeclaims", Namespace: in.Namespace})
@@ -205,7 +209,7 @@ func volumeUpdates(m *manager.Manager) []action {
 			}
 			return answerVolume(ctx, m)(m.CreateClaim(ctx, id, in.Namespace, in.PVCName))
 		}},
-		{"replicaRemove", "replicaRemoveInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+		{name: "replicaRemove", input: "replicaRemoveInput", do: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.ReplicaRemoveInput](body)
 			if err != nil {
 				return nil, err

@@ -48,7 +48,7 @@ func (u optionUpdate) inputID() string { return "Update" + u.title() + "Input" }
 func optionActions(m *manager.Manager) []action {
 	actions := make([]action, len(optionUpdates))
 	for i, u := range optionUpdates {
-		actions[i] = action{"update" + u.title(), u.inputID(), u.do(m)}
+		actions[i] = action{name: "update" + u.title(), input: u.inputID(), do: u.do(m)}
 	}
 	return actions
 }

@@ -67,7 +67,18 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 			CopyBytes: r.CopyBytes, Partial: r.Partial, FromReplicaList: []string{},
 		})
 	}
+	for _, p := range view.Purges {
+		wire.PurgeStatus = append(wire.PurgeStatus, purgeStatusOf(p))
+	}
 	return wire
+}
+
+// purgeStatusOf shows what replicas do without a request in the words of Longhorn's purges.
+func purgeStatusOf(p manager.PurgeView) v1.PurgeStatus {
+	if p.IsDone {
+		return v1.PurgeStatus{Replica: p.Replica, Progress: 100, State: "complete"}
+	}
+	return v1.PurgeStatus{Replica: p.Replica, IsPurging: true, State: "in_progress"}
 }
 
 func replicaOf(r manager.ReplicaView, image string) v1.Replica {

@@ -82,7 +82,7 @@ func TestVersions(t *testing.T) {
 	version := decoded[v1.APIVersion](t, do(t, b.server, "GET", "/v1", ""))
 	for name, path := range map[string]string{
 		"self": "", "schemas": "/schemas", "volumes": "/volumes", "nodes": "/nodes", "settings": "/settings",
-		"instanceManagers": "/instancemanagers", "shareManagers": "/sharemanagers", "volumeAttachments": "/volumeattachments",
+		"instanceManagers": "/instancemanagers", "shareManagers": "/sharemanagers", "snapshotCRs": "/snapshotcrs", "volumeAttachments": "/volumeattachments",
 	} {
 		assert.Equal(t, "http://example.com/v1"+path, version.Links[name], "link %s", name)
 	}

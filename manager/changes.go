@@ -17,6 +17,7 @@ const (
 	ViewSettings          View = "settings"
 	ViewInstanceManagers  View = "instance managers"
 	ViewShareManagers     View = "share managers"
+	ViewSnapshots         View = "snapshots"
 	ViewEngineImage       View = "engine image"
 	ViewTags              View = "tags"
 	ViewEvents            View = "events"
@@ -24,12 +25,13 @@ const (
 
 // madeOf has the kinds that each view reads.
 var madeOf = map[View][]datastore.Kind{
-	ViewVolumes:           {datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.InstanceManagers},
+	ViewVolumes:           {datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.InstanceManagers, datastore.Snapshots},
 	ViewVolumeAttachments: {datastore.VolumeAttachments},
 	ViewNodes:             {datastore.Nodes, datastore.Pods},
 	ViewSettings:          {datastore.Settings},
 	ViewInstanceManagers:  {datastore.InstanceManagers, datastore.Engines, datastore.Replicas},
 	ViewShareManagers:     {datastore.ShareManagers},
+	ViewSnapshots:         {datastore.Snapshots},
 	ViewEngineImage:       {datastore.InstanceManagers, datastore.Nodes, datastore.Volumes},
 	ViewTags:              {datastore.Nodes},
 }

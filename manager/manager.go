@@ -1,11 +1,12 @@
 // Package manager holds the use cases behind the REST API. It validates requests, including a dry run of the scheduler,
 // writes the intent to specs, and composes views of objects.
 //
-//	api ──► manager ──► spec of Volume, Node, Setting; tickets of VolumeAttachment
+//	api ──► manager ──► spec of Volume, Node, Setting, Snapshot; tickets of VolumeAttachment
 //	            ▲
 //	            └────── caches (views), live reads (for all that a write depends on)
 //
-// It writes no status and waits for no controller: a use case is complete when the intent is recorded. It must not know
+// It writes no status, with one exception: a revert, which changes the line of an Engine while the engine is stopped. It
+// waits for no controller, except TakeSnapshot: a use case is complete when the intent is recorded. It must not know
 // HTTP, controllers or the data plane.
 package manager
 
@@ -48,6 +49,8 @@ type (
 	Replica = longhorn.Replica
 	// ShareManager is the NFS server of a shared volume.
 	ShareManager = longhorn.ShareManager
+	// Snapshot is the content of a volume at one moment.
+	Snapshot = longhorn.Snapshot
 	// Volume is only the volume object, without the objects that belong to it.
 	Volume = longhorn.Volume
 	// VolumeAttachment holds the tickets of a volume.
@@ -79,6 +82,18 @@ type VolumeStore interface {
 type EngineStore interface {
 	Indexed[*Engine]
 	datastore.LiveReader[*Engine]
+	datastore.StatusUpdater[*Engine]
+}
+
+// SnapshotStore has the snapshots.
+type SnapshotStore interface {
+	Cached[*Snapshot]
+	datastore.Indexer[*Snapshot]
+	datastore.LiveReader[*Snapshot]
+	datastore.Creator[*Snapshot]
+	datastore.Deleter
+	// IsWatched is false if the manifests are of a release without snapshots. Then reading the cache is an error.
+	IsWatched() bool
 }
 
 // ReplicaStore has the replicas.
@@ -124,6 +139,7 @@ type Deps struct {
 	Settings         SettingStore
 	InstanceManagers Cached[*longhorn.InstanceManager]
 	ShareManagers    Cached[*longhorn.ShareManager]
+	Snapshots        SnapshotStore
 	Pods             Indexed[*corev1.Pod]
 	Claims           ClaimStore
 	StorageClasses   datastore.LiveReader[*storagev1.StorageClass]
@@ -189,6 +205,7 @@ func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logru
 		Settings:         d.Settings,
 		InstanceManagers: d.InstanceManagers,
 		ShareManagers:    d.ShareManagers,
+		Snapshots:        d.Snapshots,
 		Pods:             d.Pods,
 		Claims:           claims,
 		StorageClasses:   d.StorageClasses,

@@ -26,6 +26,8 @@ type VolumeView struct {
 	// Rebuilds are the rebuilds under way, failed or complete, by the engine on the node where the volume is attached,
 	// sorted by replica.
 	Rebuilds []RebuildView
+	// Purges have an entry for each healthy replica, sorted by replica, while the volume is attached and has snapshots.
+	Purges []PurgeView
 	// Attachment is nil while there is none.
 	Attachment *VolumeAttachment
 	// StrictLocalNodes are the only nodes on which the volume may be attached, according to types.StrictLocalNodes;
@@ -155,6 +157,9 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 	}
 	if engine != nil {
 		view.Rebuilds = rebuildsOf(engine, view.Replicas)
+		if view.Purges, err = m.purgesOf(v, engine); err != nil {
+			return view, err
+		}
 	}
 	view.Unplaced = unplaced(v, replicas)
 	if view.Image, err = m.image(); err != nil {

@@ -1,4 +1,4 @@
-// Package client is the typed Go client of the REST API: volumes, nodes and settings. It owns how requests are sent and
+// Package client is the typed Go client of the REST API: volumes, their snapshots, nodes and settings. It owns how requests are sent and
 // how failures are classified. It must know only the wire structs of the server.
 //
 // It does not retry: its callers are called again by their own callers, which know better which call may be repeated.
@@ -93,6 +93,40 @@ func (c *Client) ExpandVolume(ctx context.Context, name string, in v1.ExpandInpu
 // CancelExpansion cancels an expansion that has not started. ErrConflict: it has started, or there is none.
 func (c *Client) CancelExpansion(ctx context.Context, name string) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "cancelExpansion"), nil)
+}
+
+// Snapshots lists the snapshots of a volume, the oldest first. They include snapshots that are not complete, and deleted
+// ones whose space is not free yet. ErrNotFound: no volume has that name.
+func (c *Client) Snapshots(ctx context.Context, volume string) ([]v1.SnapshotCR, error) {
+	found, err := call[v1.Collection[v1.SnapshotCR]](ctx, c, http.MethodPost, action("volumes", volume, "snapshotCRList"), v1.Empty{})
+	if err != nil {
+		return nil, err
+	}
+	return found.Data, nil
+}
+
+// Snapshot returns a snapshot of a volume; ErrNotFound if the volume has no snapshot with that name.
+func (c *Client) Snapshot(ctx context.Context, volume, name string) (*v1.SnapshotCR, error) {
+	return call[v1.SnapshotCR](ctx, c, http.MethodPost, action("volumes", volume, "snapshotCRGet"), v1.SnapshotCRInput{Name: name})
+}
+
+// CreateSnapshot requests a snapshot and does not wait until it is complete. ErrConflict: the name is in use, or no
+// snapshot of the volume is possible now. ErrInvalid: the name or a label breaks a rule.
+func (c *Client) CreateSnapshot(ctx context.Context, volume string, in v1.SnapshotCRInput) (*v1.SnapshotCR, error) {
+	return call[v1.SnapshotCR](ctx, c, http.MethodPost, action("volumes", volume, "snapshotCRCreate"), in)
+}
+
+// DeleteSnapshot requests the deletion of a snapshot and does not wait for it. It may be repeated: a missing snapshot is
+// not an error. ErrNotFound: no volume has that name.
+func (c *Client) DeleteSnapshot(ctx context.Context, volume, name string) error {
+	_, err := call[v1.Empty](ctx, c, http.MethodPost, action("volumes", volume, "snapshotCRDelete"), v1.SnapshotCRInput{Name: name})
+	return err
+}
+
+// RevertSnapshot makes a detached volume return to a snapshot. All that was written since then is lost. ErrConflict: the
+// volume is not detached, or later snapshots exist.
+func (c *Client) RevertSnapshot(ctx context.Context, volume, name string) (*v1.Snapshot, error) {
+	return call[v1.Snapshot](ctx, c, http.MethodPost, action("volumes", volume, "snapshotRevert"), v1.SnapshotInput{Name: name})
 }
 
 // Nodes lists all nodes, sorted by name.

@@ -1,7 +1,7 @@
 package v1
 
 // VolumeLacking are fields that Longhorn's clients expect of every volume, for features that this system lacks:
-// snapshots, backups, clones, encryption, live migration. They always have the value that means none.
+// backups, clones, encryption, live migration. They always have the value that means none, except PurgeStatus.
 type VolumeLacking struct {
 	Migratable                 bool     `json:"migratable"`
 	Encrypted                  bool     `json:"encrypted"`
@@ -31,9 +31,10 @@ type VolumeLacking struct {
 
 	RecurringJobSelector []VolumeRecurringJob `json:"recurringJobSelector"`
 	CloneStatus          CloneStatus          `json:"cloneStatus"`
-	PurgeStatus          []PurgeStatus        `json:"purgeStatus"`
-	RestoreStatus        []RestoreStatus      `json:"restoreStatus"`
-	BackupStatus         []BackupStatus       `json:"backupStatus"`
+	// PurgeStatus has an entry for each healthy replica while the volume is attached and has snapshots.
+	PurgeStatus   []PurgeStatus   `json:"purgeStatus"`
+	RestoreStatus []RestoreStatus `json:"restoreStatus"`
+	BackupStatus  []BackupStatus  `json:"backupStatus"`
 }
 
 // NoFeatures returns the fields with the values that mean none.
@@ -60,7 +61,7 @@ type CloneStatus struct {
 	State        string `json:"state"`
 }
 
-// PurgeStatus is the progress of merging the snapshots of a replica.
+// PurgeStatus says whether a replica has freed the space of all deleted snapshots. Replicas do this without a request.
 type PurgeStatus struct {
 	Replica   string `json:"replica"`
 	Error     string `json:"error"`
