@@ -6,7 +6,7 @@ import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationRes
 import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 import { ApiError, request, type Method } from './http';
 import { Stream, type Socket, type StreamState } from './stream';
-import type { Collection, Kind, Kinds, LonghornEvent, Volume } from './types';
+import type { Collection, Kind, Kinds, LonghornEvent, Snapshot, Volume } from './types';
 
 export function newQueryClient(): QueryClient {
   return new QueryClient({
@@ -168,6 +168,17 @@ export function useEvents(): UseQueryResult<LonghornEvent[], ApiError> {
   const client = useQueryClient();
   useEffect(() => follow(client, 'events', `${eventsPeriod}/events`, () => undefined), [client]);
   return useCollection('events');
+}
+
+// snapshotsPeriod is the minimum time between two lists of snapshots: the API sends those of all volumes each time.
+const snapshotsPeriod = '2s';
+
+// useSnapshots returns the snapshots of all volumes, and updates them while they are shown. Only one component of a page
+// may use it.
+export function useSnapshots(): UseQueryResult<Snapshot[], ApiError> {
+  const client = useQueryClient();
+  useEffect(() => follow(client, 'snapshotcrs', `${snapshotsPeriod}/snapshotcrs`, () => undefined), [client]);
+  return useCollection('snapshotcrs');
 }
 
 export interface Change {

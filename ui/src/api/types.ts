@@ -192,6 +192,22 @@ export interface LonghornEvent extends Resource {
   };
 }
 
+// Snapshot is the object of a snapshot of a volume. Times are empty while they are not known.
+export interface Snapshot extends Resource {
+  name: string;
+  volume: string;
+  crCreationTime: string;
+  creationTime: string;
+  parent: string;
+  markRemoved: boolean;
+  readyToUse: boolean;
+  size: number;
+  restoreSize: number;
+  labels: Record<string, string> | null;
+  error: string;
+  conditions: Record<string, Condition> | null;
+}
+
 export interface Session {
   user: string;
   trustedNetwork: boolean;
@@ -204,6 +220,7 @@ export interface Kinds {
   settings: Setting;
   findings: Finding;
   events: LonghornEvent;
+  snapshotcrs: Snapshot;
 }
 
 export type Kind = keyof Kinds;

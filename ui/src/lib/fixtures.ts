@@ -1,6 +1,6 @@
 // Resources for tests, as the API sends them. A test sets only the fields that it needs.
 
-import type { Controller, Disk, KubernetesStatus, LonghornEvent, Node, RebuildStatus, Replica, Volume, Workload } from '../api/types';
+import type { Controller, Disk, KubernetesStatus, LonghornEvent, Node, RebuildStatus, Replica, Snapshot, Volume, Workload } from '../api/types';
 
 type Some<T> = { [K in keyof T]?: T[K] | undefined };
 
@@ -45,4 +45,12 @@ export function event(id: string, fields: { kind?: string; name?: string; last?:
     id, type: 'event', links: {}, actions: {}, eventType: 'Normal',
     event: { involvedObject: { kind, name }, reason: 'Any', message: 'any', count: 1, firstTimestamp: last, lastTimestamp: last },
   };
+}
+
+export function snapshot(name: string, fields: Some<Snapshot> = {}): Snapshot {
+  const base = {
+    id: name, type: 'snapshotCR', links: {}, actions: {}, name, volume: 'v', crCreationTime: '2030-01-01T00:00:00Z', creationTime: '2030-01-01T00:00:00Z',
+    parent: '', markRemoved: false, readyToUse: true, size: 0, restoreSize: 0, labels: {}, error: '', conditions: {},
+  };
+  return { ...base, ...fields } as unknown as Snapshot;
 }

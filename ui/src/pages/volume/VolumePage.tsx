@@ -13,6 +13,7 @@ import { aboutVolume } from '../../lib/events';
 import { VolumeMenu } from '../volumes/VolumeMenu';
 import { Facts } from './Facts';
 import { Placement } from './Placement';
+import { Snapshots } from './Snapshots';
 import { Source } from './Source';
 import { Users } from './Users';
 
@@ -58,6 +59,7 @@ function VolumeDetail({ volume, act }: { volume: Volume; act: Act }) {
         <Users volume={volume} />
       </div>
       <Placement volume={volume} />
+      <Snapshots volume={volume} />
       <section className="card" aria-labelledby="conditions">
         <h2 id="conditions">Conditions</h2>
         <Conditions conditions={volume.conditions} fold />
