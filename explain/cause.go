@@ -83,7 +83,7 @@ func rootsOf(s *Snapshot, found []Finding) []int {
 // layers are the kinds of objects from the lowest layer, on which all others rest, to the highest.
 var layers = []Kind{
 	KindInstallation, KindNode, KindInstanceManager, KindDisk, KindReplica, KindEngine, KindVolume, KindTicket,
-	KindShareManager, KindPV, KindClaim, KindPod,
+	KindSnapshot, KindShareManager, KindPV, KindClaim, KindPod,
 }
 
 // layer returns the position of a kind in layers. A setting has none: no other object fails with it.

@@ -62,6 +62,10 @@ func (s *Snapshot) uses(o Object) []Object {
 			used = append(used, nodeObjects(sm.Status.CurrentNode)...)
 		}
 		return used
+	case KindSnapshot:
+		if taken := named(s.Snapshots, o.Name); taken != nil {
+			return []Object{{Kind: KindVolume, Name: taken.Spec.Volume}, {Kind: KindEngine, Name: types.EngineName(taken.Spec.Volume)}}
+		}
 	case KindPV:
 		return s.usedByPV(named(s.PersistentVolumes, o.Name))
 	case KindClaim:

@@ -12,7 +12,7 @@ import (
 
 // Match is an object that the command explain can explain.
 type Match struct {
-	// Kind is volume, node, disk, claim, persistent volume, pod or setting.
+	// Kind is volume, node, disk, claim, persistent volume, pod, snapshot or setting.
 	Kind Kind
 	// Name is namespace/name for a claim or a pod.
 	Name string
@@ -32,8 +32,8 @@ func (m Match) Words() string {
 	return words
 }
 
-// Find returns all objects that a name may mean. The name is that of a volume, node, disk, claim, PersistentVolume, pod
-// or setting, or of a part of one of them: a replica or an engine means its volume, an instance manager its node.
+// Find returns all objects that a name may mean. The name is that of a volume, node, disk, claim, PersistentVolume, pod,
+// snapshot or setting, or of a part of one of them: a replica or an engine means its volume, an instance manager its node.
 // NAMESPACE/NAME means a claim or a pod, and NODE/DISK a disk. With a namespace, a name without one means only claims
 // and pods of this namespace, besides objects that have no namespace.
 func Find(s *Snapshot, namespace, name string) []Match {
@@ -91,6 +91,9 @@ func (s *Snapshot) known() []known {
 			add(Match{Kind: KindDisk, Name: disk}, disk)
 			add(Match{Kind: KindDisk, Name: disk, Node: n.Name}, n.Name+"/"+disk)
 		}
+	}
+	for _, taken := range s.Snapshots {
+		add(Match{Kind: KindSnapshot, Name: taken.Name}, taken.Name)
 	}
 	for _, setting := range s.Settings {
 		add(Match{Kind: KindSetting, Name: setting.Name}, setting.Name)

@@ -21,6 +21,7 @@ const (
 	KindInstanceManager Kind = "instance manager"
 	KindShareManager    Kind = "share manager"
 	KindSetting         Kind = "setting"
+	KindSnapshot        Kind = "snapshot"
 	KindClaim           Kind = "claim"
 	KindPV              Kind = "persistent volume"
 	KindPod             Kind = "pod"

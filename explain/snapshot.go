@@ -29,6 +29,8 @@ type Snapshot struct {
 	InstanceManagers []*longhorn.InstanceManager
 	ShareManagers    []*longhorn.ShareManager
 	Settings         []*longhorn.Setting
+	// Snapshots are the snapshots of volumes. They may be missing if the installation is of a release without snapshots.
+	Snapshots []*longhorn.Snapshot
 
 	// The following may be empty if the user may not read them (Unseen). Then their absence proves nothing.
 	KubeNodes []*corev1.Node
@@ -58,6 +60,7 @@ const (
 	ResourceInstanceManagers = "instancemanagers.longhorn.io"
 	ResourceShareManagers    = "sharemanagers.longhorn.io"
 	ResourceSettings         = "settings.longhorn.io"
+	ResourceSnapshots        = "snapshots.longhorn.io"
 	ResourceKubeNodes        = "nodes"
 	ResourcePods             = "pods"
 	ResourceClaims           = "persistentvolumeclaims"

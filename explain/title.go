@@ -84,6 +84,10 @@ func (s *Snapshot) volumeNameOf(o Object) string {
 		if r := named(s.Replicas, o.Name); r != nil {
 			return r.Spec.VolumeName
 		}
+	case KindSnapshot:
+		if taken := named(s.Snapshots, o.Name); taken != nil {
+			return taken.Spec.Volume
+		}
 	case KindTicket:
 		return s.volumeOfTicket(o)
 	}

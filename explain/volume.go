@@ -60,6 +60,7 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	found = append(found, ofReplicas(s, v)...)
 	found = append(found, ofLocality(s, v, o, p)...)
 	found = append(found, ofTickets(s, v)...)
+	found = append(found, ofSnapshots(s, v.Name)...)
 	share := ofShare(s, v)
 	found = append(append(found, share...), unsaidOfShare(s, v, share)...)
 	return append(found, unsaidOfVolume(s, v, o, p, found)...)

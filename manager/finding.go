@@ -48,6 +48,9 @@ func volumesOf(s *explain.Snapshot) map[explain.Object]string {
 		byObject[explain.Object{Kind: explain.KindEngine, Name: types.EngineName(v.Name)}] = v.Name
 		byObject[explain.Object{Kind: explain.KindShareManager, Name: v.Name}] = v.Name
 	}
+	for _, taken := range s.Snapshots {
+		byObject[explain.Object{Kind: explain.KindSnapshot, Name: taken.Name}] = taken.Spec.Volume
+	}
 	for _, r := range s.Replicas {
 		byObject[explain.Object{Kind: explain.KindReplica, Name: r.Name, Node: r.Spec.NodeID}] = r.Spec.VolumeName
 	}
@@ -77,7 +80,7 @@ func (m *Manager) snapshot() (*explain.Snapshot, error) {
 		reading(&s.Volumes, m.deps.Volumes.List), reading(&s.Engines, m.deps.Engines.List), reading(&s.Replicas, m.deps.Replicas.List),
 		reading(&s.Attachments, m.deps.Attachments.List), reading(&s.Nodes, m.deps.Nodes.List),
 		reading(&s.InstanceManagers, m.deps.InstanceManagers.List), reading(&s.ShareManagers, m.deps.ShareManagers.List),
-		reading(&s.Pods, m.deps.Pods.List),
+		reading(&s.Pods, m.deps.Pods.List), reading(&s.Snapshots, func(labels.Selector) ([]*Snapshot, error) { return m.ListSnapshots() }),
 	} {
 		if err := read(); err != nil {
 			return nil, err

@@ -16,13 +16,13 @@ type Finding struct {
 }
 
 // FindingObject names an object. Kind is volume, engine, replica, ticket, node, disk, instance manager, share manager,
-// setting or installation.
+// snapshot, setting or installation.
 type FindingObject struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Node is the node of a disk or replica.
 	Node string `json:"node"`
-	// Volume is the volume of an engine, replica, ticket or share manager, or the volume itself; empty for other kinds.
+	// Volume is the volume of an engine, replica, ticket, snapshot or share manager, or the volume itself; empty for other kinds.
 	Volume string `json:"volume"`
 }
 
