@@ -55,10 +55,14 @@ func (d *daemon) deviceAt(path string) (metrics.Device, bool) {
 // registerClusterMetrics adds the metrics of the cluster, until unregister is called. The caches must be filled: with
 // an empty cache, the metrics would report that there are no nodes. It panics if the metrics are already shown.
 func (d *daemon) registerClusterMetrics(store *datastore.Datastore, claims *datastore.Workloads) (unregister func()) {
-	c := metrics.NewCluster(metrics.ClusterDeps{
+	deps := metrics.ClusterDeps{
 		Volumes: store.Volumes, Engines: store.Engines, Nodes: store.Nodes, Settings: store.Settings, Shares: store.ShareManagers,
 		Claims: claims, Log: d.env.Log,
-	})
+	}
+	if store.Snapshots.IsWatched() {
+		deps.Snapshots = store.Snapshots
+	}
+	c := metrics.NewCluster(deps)
 	if err := d.registry.Register(c); err != nil {
 		panic("BUG: register metrics of the cluster: " + err.Error())
 	}

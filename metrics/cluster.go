@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ var (
 	volumeStatus     = ofCluster.ours("volume_status", ofVolume+" condition condition_reason", "1 if the condition of the volume is True, else 0.")
 	volumeDegraded   = ofCluster.ours("volume_degraded_since_timestamp_seconds", ofVolume, "Time since which the volume has had fewer healthy replicas than requested (Unix time); absent while it has all of them.")
 	rebuildProgress  = ofCluster.add("engine_rebuild_progress", "node engine rebuild_dst pvc pvc_namespace", "Progress of a running rebuild, in percent; rebuild_dst is the replica.")
+	snapshotSize     = ofCluster.add("snapshot_actual_size_bytes", "snapshot volume user_created", "Space that the changes since the snapshot before this one take on the disk of one replica.")
+	snapshotCount    = ofCluster.ours("volume_snapshots", "volume state", "Number of snapshots of the volume in the state: ready, not_ready, or deleted, whose space is not free yet. Absent for a volume without snapshots.")
 	shareState       = ofCluster.ours("share_manager_state", "node share_manager state", "1 for the present state of the share of the volume with that name (status.state).")
 	nodeCount        = ofCluster.add("node_count_total", "", "Number of Longhorn nodes of the cluster.")
 	nodeReady        = ofCluster.ours("node_ready", "node", "1 if the node's condition Ready is True, else 0, for every node: a daemon that is down cannot report its own node.")
@@ -54,8 +57,10 @@ type ClusterDeps struct {
 	Nodes    Lister[*longhorn.Node]
 	Settings Lister[*longhorn.Setting]
 	Shares   Lister[*longhorn.ShareManager]
-	Claims   ClaimFinder
-	Log      *logrus.Entry
+	// Snapshots may be nil: the manifests are of a release without snapshots.
+	Snapshots Lister[*longhorn.Snapshot]
+	Claims    ClaimFinder
+	Log       *logrus.Entry
 }
 
 // Cluster is the prometheus.Collector of the leader. The leader owns all volumes, because only its volume controller
@@ -83,6 +88,9 @@ func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 		if share.Status.State != "" {
 			s.gauge(shareState, 1, share.Status.CurrentNode, share.Name, string(share.Status.State))
 		}
+	}
+	if c.deps.Snapshots != nil {
+		s.snapshots(list(c.deps.Snapshots, "snapshots", c.deps.Log))
 	}
 	nodes := list(c.deps.Nodes, "nodes", c.deps.Log)
 	s.gauge(nodeCount, float64(len(nodes)))
@@ -115,6 +123,38 @@ func (s series) volume(v *longhorn.Volume, identity ...string) {
 	s.conditions(volumeStatus, v.Status.Conditions, identity...)
 	if since, err := time.Parse(time.RFC3339, v.Status.LastDegradedAt); err == nil {
 		s.gauge(volumeDegraded, float64(since.Unix()), identity...)
+	}
+}
+
+// The states of snapshots. A deleted snapshot is listed until its space is free.
+var snapshotStates = []string{"ready", "not_ready", "deleted"}
+
+func snapshotState(taken *longhorn.Snapshot) string {
+	switch {
+	case taken.Status.MarkRemoved || taken.DeletionTimestamp != nil:
+		return "deleted"
+	case taken.Status.ReadyToUse:
+		return "ready"
+	}
+	return "not_ready"
+}
+
+// snapshots sends the size of each snapshot that has content, and the number of snapshots of each volume that has any.
+func (s series) snapshots(all []*longhorn.Snapshot) {
+	counts := map[string]map[string]int{}
+	for _, taken := range all {
+		if taken.Status.CreationTime != "" {
+			s.bytes(snapshotSize, taken.Status.Size, taken.Name, taken.Spec.Volume, strconv.FormatBool(taken.Status.UserCreated))
+		}
+		if counts[taken.Spec.Volume] == nil {
+			counts[taken.Spec.Volume] = map[string]int{}
+		}
+		counts[taken.Spec.Volume][snapshotState(taken)]++
+	}
+	for volume, count := range counts {
+		for _, state := range snapshotStates {
+			s.gauge(snapshotCount, float64(count[state]), volume, state)
+		}
 	}
 }
 

@@ -44,6 +44,11 @@ func fullCluster() *Cluster {
 		{ObjectMeta: metav1.ObjectMeta{Name: "vol"}, Status: longhorn.ShareManagerStatus{State: longhorn.ShareManagerStateError, CurrentNode: "node-2"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
 	}
+	deps.Snapshots = cache[*longhorn.Snapshot]{
+		{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: longhorn.SnapshotSpec{Volume: "vol"}, Status: longhorn.SnapshotStatus{ReadyToUse: true, UserCreated: true, CreationTime: "2026-03-01T12:00:00Z", Size: 4096}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "s2"}, Spec: longhorn.SnapshotSpec{Volume: "vol"}, Status: longhorn.SnapshotStatus{MarkRemoved: true, CreationTime: "2026-03-01T12:00:00Z", Size: 512}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "s3"}, Spec: longhorn.SnapshotSpec{Volume: "vol"}},
+	}
 	deps.Nodes = cache[*longhorn.Node]{build.ReadyNode("node-1", "uuid-1"), build.Node("node-2")}
 	deps.Settings = cache[*longhorn.Setting]{
 		build.Setting("good", "1", func(s *longhorn.Setting) { s.Status.Applied = true }), build.Setting("refused", "x"),
@@ -61,6 +66,8 @@ func TestCluster(t *testing.T) {
 		`longhorn_setting_applied{setting="good"} 1`,
 		`longhorn_setting_applied{setting="refused"} 0`,
 		`longhorn_share_manager_state{node="node-2",share_manager="vol",state="error"} 1`,
+		`longhorn_snapshot_actual_size_bytes{snapshot="s1",user_created="true",volume="vol"} 4096`,
+		`longhorn_snapshot_actual_size_bytes{snapshot="s2",user_created="false",volume="vol"} 512`,
 		`longhorn_volume_actual_size_bytes{node="node-1",pvc="data",pvc_namespace="bank",volume="vol"} 2048`,
 		`longhorn_volume_capacity_bytes{node="node-1",pvc="data",pvc_namespace="bank",volume="vol"} 4096`,
 		`longhorn_volume_degraded_since_timestamp_seconds{node="node-1",pvc="data",pvc_namespace="bank",volume="vol"} 1.7723664e+09`,
@@ -68,6 +75,9 @@ func TestCluster(t *testing.T) {
 		`longhorn_volume_robustness{node="node-1",pvc="data",pvc_namespace="bank",state="faulted",volume="vol"} 0`,
 		`longhorn_volume_robustness{node="node-1",pvc="data",pvc_namespace="bank",state="healthy",volume="vol"} 0`,
 		`longhorn_volume_robustness{node="node-1",pvc="data",pvc_namespace="bank",state="unknown",volume="vol"} 0`,
+		`longhorn_volume_snapshots{state="deleted",volume="vol"} 1`,
+		`longhorn_volume_snapshots{state="not_ready",volume="vol"} 1`,
+		`longhorn_volume_snapshots{state="ready",volume="vol"} 1`,
 		`longhorn_volume_state{node="node-1",pvc="data",pvc_namespace="bank",state="attached",volume="vol"} 1`,
 		`longhorn_volume_state{node="node-1",pvc="data",pvc_namespace="bank",state="attaching",volume="vol"} 0`,
 		`longhorn_volume_state{node="node-1",pvc="data",pvc_namespace="bank",state="creating",volume="vol"} 0`,
