@@ -26,7 +26,7 @@ import (
 // inspectCommands returns the commands for users in a terminal: longhorn-manager <command>, or kubectl longhorn
 // <command>.
 func inspectCommands() []*cli.Command {
-	return namingServer([]*cli.Command{statusCommand(), explainCommand(), uiCommand(), doctorCommand(), preflightCommand(), bundleCommand(), versionCommand()})
+	return namingServer([]*cli.Command{statusCommand(), explainCommand(), snapshotCommand(), uiCommand(), doctorCommand(), preflightCommand(), bundleCommand(), versionCommand()})
 }
 
 // exitUnhealthy is the exit code of doctor if the node cannot serve volumes.
@@ -142,6 +142,10 @@ func explainables() []explainable {
 		{
 			kind: "pod", aliases: []string{"pods", "po"}, argument: "NAMESPACE/NAME", usage: "a pod that uses claims, with the claims and their volumes",
 			namespace: namespaceOf, find: plain(findPod), names: inspect.PodNames,
+		},
+		{
+			kind: "snapshot", aliases: []string{"snapshots", "lhsnap", "snapshots.longhorn.io", "snapshot.longhorn.io"}, argument: "NAME", usage: "a snapshot of a volume, with its volume",
+			find: plain(explain.TakenSnapshot), names: inspect.SnapshotNames,
 		},
 		{
 			kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io", "setting.longhorn.io"}, argument: "NAME", usage: "a setting",

@@ -15,9 +15,9 @@ func TestUnknownArgumentsAreRefusedWithAHint(t *testing.T) {
 		want string
 	}{
 		{[]string{"statsu"}, `command "statsu" is not known; did you mean "status"?`},
-		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, ui, doctor, preflight, support-bundle, version, completion`},
+		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, snapshot, ui, doctor, preflight, support-bundle, version, completion`},
 		{[]string{"explain", "volum", "v"}, `explain: "volum" is not known; did you mean "volume"?`},
-		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, pod, setting`},
+		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, pod, snapshot, setting`},
 		{[]string{"explain", "stetings", "x"}, `explain: "stetings" is not known; did you mean "settings"?`},
 		{[]string{"status", "extra"}, `status takes no arguments; it got "extra"`},
 		{[]string{"doctor", "n1"}, `doctor takes no arguments; it got "n1"`},

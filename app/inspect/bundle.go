@@ -42,6 +42,7 @@ var packedKinds = []packed{
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "nodes", false, nil},
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "instancemanagers", false, nil},
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "sharemanagers", false, nil},
+	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "snapshots", false, nil},
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "settings", false, nil},
 	{"", "v1", "nodes", true, nil},
 	{"", "v1", "pods", false, nil},

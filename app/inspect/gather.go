@@ -53,6 +53,7 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s.InstanceManagers = gather[longhorn.InstanceManager](&g, explain.ResourceInstanceManagers, ours.InstanceManagers(c.Namespace).List, "")
 	s.ShareManagers = gather[longhorn.ShareManager](&g, explain.ResourceShareManagers, ours.ShareManagers(c.Namespace).List, "")
 	s.Settings = gather[longhorn.Setting](&g, explain.ResourceSettings, ours.Settings(c.Namespace).List, "")
+	s.Snapshots = gather[longhorn.Snapshot](&g, explain.ResourceSnapshots, ours.Snapshots(c.Namespace).List, "")
 	s.KubeNodes = gather[corev1.Node](&g, explain.ResourceKubeNodes, core.Nodes().List, "")
 	s.Pods = gather[corev1.Pod](&g, explain.ResourcePods, core.Pods(c.Namespace).List, "")
 	s.UserPods = slices.DeleteFunc(gather[corev1.Pod](&g, explain.ResourceUserPods, core.Pods(c.ClaimNamespace).List, c.userPods()), usesNoClaim)
@@ -128,6 +129,8 @@ func gather[T any, L runtime.Object](g *gathering, resource string, list func(co
 				g.s.Unseen = append(g.s.Unseen, resource)
 			}
 			return nil
+		case apierrors.IsNotFound(err) && resource == explain.ResourceSnapshots:
+			return nil // the installation is of a release without snapshots
 		case apierrors.IsNotFound(err):
 			g.err = fmt.Errorf("the cluster has no resource %s: this product is not installed there, or your kubeconfig names another cluster", resource)
 			return nil

@@ -72,6 +72,15 @@ func PodNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
+// SnapshotNames returns the names of all snapshots.
+func SnapshotNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, taken := range s.Snapshots {
+		names = append(names, taken.Name)
+	}
+	return unique(names)
+}
+
 // SettingNames returns the names of all settings.
 func SettingNames(s *explain.Snapshot) []string {
 	var names []string

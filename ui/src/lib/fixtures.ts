@@ -52,5 +52,5 @@ export function snapshot(name: string, fields: Some<Snapshot> = {}): Snapshot {
     id: name, type: 'snapshotCR', links: {}, actions: {}, name, volume: 'v', crCreationTime: '2030-01-01T00:00:00Z', creationTime: '2030-01-01T00:00:00Z',
     parent: '', markRemoved: false, readyToUse: true, size: 0, restoreSize: 0, labels: {}, error: '', conditions: {},
   };
-  return { ...base, ...fields } as unknown as Snapshot;
+  return { ...base, ...fields };
 }
