@@ -81,6 +81,10 @@ type EngineStatus struct {
 	// Snapshots has the snapshots by name, and volume-head: the changes since the newest one.
 	// +optional
 	Snapshots map[string]SnapshotInfo `json:"snapshots,omitempty"`
+	// SnapshotFailure says why the last attempt to take a snapshot ended. It is empty if that attempt succeeded, or ended
+	// with the engine.
+	// +optional
+	SnapshotFailure *SnapshotFailure `json:"snapshotFailure,omitempty"`
 	// CurrentSize is the size in bytes that the running engine offers.
 	// +optional
 	CurrentSize Bytes `json:"currentSize"`

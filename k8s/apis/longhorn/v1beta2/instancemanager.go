@@ -70,6 +70,10 @@ type InstanceManagerStatus struct {
 	// this release or a later one has reported anything.
 	// +optional
 	Growth *ProcessGrowth `json:"growth,omitempty"`
+	// SnapshotsUUID is the identity of the process, if that process can take snapshots. It is valid only while it equals
+	// status.uuid.
+	// +optional
+	SnapshotsUUID string `json:"snapshotsUUID,omitempty"`
 	// UnknownSince is the time (RFC 3339) at which the leader set the state to unknown, because the node is down. It is
 	// empty while the node answers. Only the leader writes it.
 	// +optional

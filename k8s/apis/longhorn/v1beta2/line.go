@@ -70,6 +70,27 @@ type LineBase struct {
 	By     string `json:"by"`
 }
 
+// SnapshotFailure is why a point was given up.
+type SnapshotFailure struct {
+	// Number is the number of the point.
+	Number int64 `json:"number"`
+	// Reason is a word in CamelCase.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// ReplicaPoint is a point as one replica shows it.
+type ReplicaPoint struct {
+	Number int64 `json:"number"`
+	Nonce  int64 `json:"nonce"`
+	// Flushed is true if the replica has durably stored everything below the point.
+	// +optional
+	Flushed bool `json:"flushed,omitempty"`
+	// AllocatedBytes is the space that the changes below the point, and above the point before it, use on the disk.
+	// +optional
+	AllocatedBytes int64 `json:"allocatedBytes,omitempty"`
+}
+
 // SnapshotInfo is a snapshot as the engine shows it, under the names that Longhorn's clients know.
 type SnapshotInfo struct {
 	Name   string `json:"name"`

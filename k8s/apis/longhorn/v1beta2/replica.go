@@ -50,6 +50,24 @@ type ReplicaSpec struct {
 	Active bool `json:"active"`
 }
 
+// ReplicaLayers shows the points of a replica, as last observed. A point is recorded at once. Sizes are recorded like
+// AllocatedBytes of the replica.
+type ReplicaLayers struct {
+	// UUID is the identity of the process that reported the points. The points are current only while UUID equals
+	// status.uuid.
+	UUID string `json:"uuid"`
+	// Points are ordered by their numbers.
+	// +listType=atomic
+	// +optional
+	Points []ReplicaPoint `json:"points,omitempty"`
+	// HeadBytes is the space that the changes since the last point use on the disk.
+	// +optional
+	HeadBytes int64 `json:"headBytes,omitempty"`
+	// MergeWaits is the reason why the space of a deleted snapshot is not freed yet. It is empty if nothing waits.
+	// +optional
+	MergeWaits string `json:"mergeWaits,omitempty"`
+}
+
 // ReplicaStatus is the state that the replica controller observed.
 type ReplicaStatus struct {
 	InstanceStatus `json:",inline"`
@@ -70,6 +88,9 @@ type ReplicaStatus struct {
 	// AllocatedAt is the time at which AllocatedBytes was recorded.
 	// +optional
 	AllocatedAt string `json:"allocatedAt,omitempty"`
+	// Layers shows the points of the replica. It is missing if no process that can take snapshots has opened the replica.
+	// +optional
+	Layers *ReplicaLayers `json:"layers,omitempty"`
 	// SecureUUID is the identity of the process, if that process serves the replica over TLS. It is valid only while it
 	// equals status.uuid. It is empty if the process, or the daemon that wrote the status, is of a release without TLS.
 	// +optional

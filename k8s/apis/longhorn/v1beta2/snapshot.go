@@ -78,6 +78,9 @@ type SnapshotStatus struct {
 	// ChecksumCalculatedAt is the time (RFC 3339) of Checksum.
 	// +optional
 	ChecksumCalculatedAt string `json:"checksumCalculatedAt,omitempty"`
+	// Attempts is the number of attempts that have failed in a row. The time until the next attempt grows with it.
+	// +optional
+	Attempts int `json:"attempts,omitempty"`
 	// OwnerID is the node whose daemon wrote this status.
 	// +optional
 	OwnerID string `json:"ownerID"`

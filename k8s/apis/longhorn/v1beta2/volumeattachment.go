@@ -3,7 +3,7 @@ package v1beta2
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // AttacherType is the type of the holder of a ticket. It determines the priority of the ticket.
-// +kubebuilder:validation:Enum=csi-attacher;longhorn-api;share-manager-controller
+// +kubebuilder:validation:Enum=csi-attacher;longhorn-api;share-manager-controller;snapshot-controller
 type AttacherType string
 
 // The types of ticket holders.
@@ -13,6 +13,8 @@ const (
 	// AttacherTypeShareManager attaches a shared volume to the node of its share manager's pod. Tickets of the CSI
 	// driver do not attach a shared volume to any node. They are satisfied while the share runs.
 	AttacherTypeShareManager AttacherType = "share-manager-controller"
+	// AttacherTypeSnapshot attaches a detached volume while a snapshot of it is taken.
+	AttacherTypeSnapshot AttacherType = "snapshot-controller"
 )
 
 // The keys of AttachmentTicket.Parameters.
