@@ -113,6 +113,9 @@ func changes(path []string, before, after, blank map[string]any) []change {
 	return list
 }
 
+// keyFields distinguish the elements of a list: conditions, references to owners, workloads, points, bases of jobs.
+var keyFields = []string{"type", "uid", "podName", "number", "by"}
+
 func (c change) isInList() bool {
 	_, _, ok := c.elements()
 	return ok
@@ -120,7 +123,7 @@ func (c change) isInList() bool {
 
 // elements returns both sides of a list with elements that stay and that can be distinguished.
 func (c change) elements() (before, after elements, ok bool) {
-	for _, field := range []string{"type", "uid", "podName"} { // of conditions, of references to owners, of workloads
+	for _, field := range keyFields {
 		before, after := elementsBy(field, c.old), elementsBy(field, c.new)
 		if slices.ContainsFunc(after.keys, func(key string) bool { return slices.Contains(before.keys, key) }) {
 			return before, after, true
@@ -141,7 +144,7 @@ func elementsBy(field string, value any) elements {
 	e := elements{byID: map[string]map[string]any{}}
 	for _, item := range list {
 		object, _ := item.(map[string]any)
-		key, ok := object[field].(string)
+		key, ok := keyOf(object[field])
 		if !ok || e.byID[key] != nil {
 			return elements{}
 		}
@@ -149,6 +152,14 @@ func elementsBy(field string, value any) elements {
 		e.byID[key] = object
 	}
 	return e
+}
+
+func keyOf(value any) (string, bool) {
+	if number, ok := value.(int64); ok {
+		return strconv.FormatInt(number, 10), true
+	}
+	text, ok := value.(string)
+	return text, ok
 }
 
 // merge renders changes as a JSON merge patch.

@@ -77,7 +77,7 @@ func TestWhatAPatchSays(t *testing.T) {
 	}
 }
 
-// TestElementsOfOurListsCanBeToldApart: each element of a list of objects needs a type, a uid, or a pod's name.
+// TestElementsOfOurListsCanBeToldApart: each element of a list of objects needs a field of keyFields.
 // Otherwise the list would be written as a whole, without the members that a newer release has added to its elements.
 func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 	lists := 0
@@ -92,7 +92,7 @@ func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 			}
 			lists++
 			ok := slices.ContainsFunc(reflect.VisibleFields(of.Elem()), func(f reflect.StructField) bool {
-				return slices.Contains([]string{"type", "podName"}, f.Tag.Get("json"))
+				return slices.Contains(keyFields, f.Tag.Get("json"))
 			})
 			assert.True(t, ok, "%s has elements without a type: make patch.go know what tells them apart", path)
 			look(path, of.Elem())
@@ -105,11 +105,27 @@ func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 		}
 	}
 	for _, obj := range []Object{
-		&longhorn.Volume{}, &longhorn.VolumeAttachment{}, &longhorn.Engine{}, &longhorn.Replica{}, &longhorn.Node{}, &longhorn.Setting{}, &longhorn.InstanceManager{},
+		&longhorn.Volume{}, &longhorn.VolumeAttachment{}, &longhorn.Engine{}, &longhorn.Replica{}, &longhorn.Node{}, &longhorn.Setting{}, &longhorn.InstanceManager{}, &longhorn.Snapshot{},
 	} {
 		look(reflect.TypeOf(obj).Elem().Name(), reflect.TypeOf(obj).Elem())
 	}
-	assert.Equal(t, 9, lists, "lists of objects that were looked at")
+	assert.Equal(t, 13, lists, "lists of objects that were looked at")
+}
+
+// TestAPatchOfALineChangesOnePoint: members that a newer release adds to a point or a base stay.
+func TestAPatchOfALineChangesOnePoint(t *testing.T) {
+	base := &longhorn.Engine{ObjectMeta: metav1.ObjectMeta{Name: "e", UID: "u", ResourceVersion: "7"}}
+	base.Status.Line = &longhorn.Line{
+		Counter: 8, Points: []longhorn.LinePoint{{Number: 4, Nonce: 61, State: "ready"}, {Number: 8, Nonce: 17, State: "intended"}},
+		Bases: []longhorn.LineBase{{Number: 4, Nonce: 61, By: "a"}, {Number: 4, Nonce: 61, By: "b"}},
+	}
+	e := base.DeepCopy()
+	e.Status.Line.Points[1].State = longhorn.PointStateReady
+	e.Status.Line.Bases = e.Status.Line.Bases[1:]
+	p, err := newPatch(base, e, status)
+	require.NoError(t, err)
+	assert.Equal(t, `[{"op":"add","path":"/metadata/uid","value":"u"},{"op":"add","path":"/metadata/resourceVersion","value":"7"},`+
+		`{"op":"remove","path":"/status/line/bases/0"},{"op":"add","path":"/status/line/points/1/state","value":"ready"}]`, string(p.body))
 }
 
 // BenchmarkPatch measures the cost of a write without its request: a node of ten disks with thirty replicas each, one
