@@ -39,7 +39,7 @@ type cluster struct {
 }
 
 var kindOf = map[Kind]string{
-	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", shareManagers: "ShareManager", nodes: "Node", globalSettings: "Setting",
+	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", shareManagers: "ShareManager", snapshots: "Snapshot", nodes: "Node", globalSettings: "Setting",
 	definitions: "CustomResourceDefinition", namespaces: "Namespace", kubeNodes: "Node", pods: "Pod", services: "Service", daemonSets: "DaemonSet", deployments: "Deployment", replicaSets: "ReplicaSet",
 	budgets: "PodDisruptionBudget", configMaps: "ConfigMap", policies: "ValidatingAdmissionPolicy", policyBindings: "ValidatingAdmissionPolicyBinding", storageClasses: "StorageClass",
 	drivers: "CSIDriver", clusterRoles: "ClusterRole", clusterBindings: "ClusterRoleBinding", kubeAttachments: "VolumeAttachment",
@@ -207,7 +207,7 @@ func (c *cluster) install(manager bool, alive ...string) {
 	c.addPersistentVolume("pv", types.DriverName, "v", provisionerFinalizer, attacherFinalizer, "kubernetes.io/pv-protection")
 	c.addPersistentVolume("pv-of-another", "another", "v", provisionerFinalizer, "external-attacher/another")
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
-	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, shareManagers, nodes, globalSettings} {
+	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, shareManagers, snapshots, nodes, globalSettings} {
 		c.add(definitions, resource.Resource+".longhorn.io", nil, "customresourcecleanup.apiextensions.k8s.io").SetLabels(label)
 	}
 	c.add(configMaps, types.StorageClassConfigMap, nil)

@@ -37,6 +37,7 @@ var (
 	attachments      = longhornKind("volumeattachments")
 	instanceManagers = longhornKind("instancemanagers")
 	shareManagers    = longhornKind("sharemanagers")
+	snapshots        = longhornKind("snapshots")
 	nodes            = longhornKind("nodes")
 	globalSettings   = longhornKind("settings")
 
@@ -67,7 +68,7 @@ var (
 var dataKinds = []Kind{replicas, engines, volumes}
 
 // otherKinds are the other kinds of this product. Kinds that only another version has are found by their definitions.
-var otherKinds = []Kind{shareManagers, attachments, instanceManagers, nodes, globalSettings}
+var otherKinds = []Kind{snapshots, shareManagers, attachments, instanceManagers, nodes, globalSettings}
 
 // readOrder are the kinds that are read, in this order. Data is read after the components that create it. So if these
 // components were seen to be gone, everything that they created is seen, too.

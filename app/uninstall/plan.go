@@ -115,6 +115,8 @@ var stages = []stage{
 	{"volumes and their data", volumesAndData},
 	// While the CSI controller ran, it would have removed them.
 	{"PersistentVolumes", lostPersistentVolumes},
+	// Their volumes are gone, so they stand for no data.
+	{"snapshots", deleteAll(snapshots)},
 	{"attachments and share managers", deleteAll(shareManagers, attachments)},
 	// Before the objects that the daemons would create again.
 	{"the manager and the CSI driver", workloads},

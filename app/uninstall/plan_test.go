@@ -474,7 +474,7 @@ func TestDataIsReadAfterItsCreators(t *testing.T) {
 // keep them, and with them the definition.
 func TestObjectsAreDeletedBeforeTheirDefinitions(t *testing.T) {
 	definition := Object{Name: "things.longhorn.io", UID: "d", Labels: map[string]string{types.InstallationLabel: types.InstallationValue}}
-	for _, k := range []Kind{attachments, instanceManagers, shareManagers, nodes, globalSettings} {
+	for _, k := range []Kind{attachments, instanceManagers, shareManagers, snapshots, nodes, globalSettings} {
 		t.Run(k.Resource, func(t *testing.T) {
 			w := world{}.with(definitions, definition).with(k, held(named("one")))
 			assert.Equal(t, []string{"delete " + k.Resource + "/one"}, did(plan(w.state())))
