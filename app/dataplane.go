@@ -87,6 +87,7 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 		Port:    int(s.GetInfo().GetPort()),
 
 		GrowsReplicas: s.GetInfo().GetReplicasGrow(), GrowsDevices: s.GetInfo().GetDevicesGrow(),
+		TakesSnapshots: s.GetInfo().GetSnapshots(),
 
 		Engines:  len(s.GetEngines()),
 		Replicas: len(s.GetReplicas()),
@@ -147,7 +148,7 @@ func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 				Phase: phases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
 				Generation: r.GetGeneration(), AllocatedBytes: r.GetAllocatedBytes(), Process: s.GetInfo().GetUuid(),
 				SizeBytes: r.GetSizeBytes(), GrowError: r.GetGrowError(), Grows: s.GetInfo().GetReplicasGrow(),
-				Secure: s.GetInfo().GetTls(),
+				Secure: s.GetInfo().GetTls(), Layers: layersFromWire(s.GetInfo(), r),
 			}
 		}
 	}
@@ -171,6 +172,7 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 			Proposed: epochFromWire(e.GetProposedEpoch()), Shown: epochFromWire(e.GetShownEpoch()), Process: s.GetInfo().GetUuid(),
 			Grows: s.GetInfo().GetReplicasGrow(), DevicesGrow: s.GetInfo().GetDevicesGrow(),
 		}
+		addLines(&o, s.GetInfo(), e)
 		if e.GetDeviceKept() {
 			o.Phase = types.PhaseKept
 		}
@@ -278,13 +280,17 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 		Name: s.Name, Volume: s.Volume, Generation: s.Generation, Session: s.Session,
 		SizeBytes: s.SizeBytes, Epoch: epochToWire(s.Epoch), Secret: s.Secret, PredecessorSession: s.Predecessor,
 	}
+	var err error
+	if w.Line, err = lineToWire(s.Line); err != nil {
+		return err
+	}
 	if s.BlockDevice {
 		w.Frontend = proto.Frontend_FRONTEND_BLOCK
 	}
 	for _, m := range s.Members {
 		w.Members = append(w.Members, memberToWire(m))
 	}
-	_, err := d.rpc.EngineStart(ctx, w)
+	_, err = d.rpc.EngineStart(ctx, w)
 	return refusalFromWire(err)
 }
 
@@ -346,6 +352,7 @@ func replicaToWire(s replica.Spec) *proto.ReplicaSpec {
 	return &proto.ReplicaSpec{
 		Name: s.Name, Volume: s.Volume, Uid: s.UID, Directory: s.Directory,
 		DiskPath: s.DiskPath, DiskUuid: s.DiskUUID, SizeBytes: s.SizeBytes, Secret: s.Secret,
+		ReserveBytes: s.ReserveBytes,
 	}
 }
 

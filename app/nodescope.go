@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
@@ -79,6 +80,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	replicas, err := replica.New(replica.Deps{
 		Env: d.env, Node: d.node, Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
 		Volumes: store.Volumes, Engines: store.Engines, VolumeKey: store.VolumeKey, DataPlane: d.plane,
+		ReservePercent: func() int64 { return settings.Values(store.Setting).Int(settings.MinimalAvailablePercentage) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replica controller: %w", err)

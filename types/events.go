@@ -73,6 +73,10 @@ const (
 	// EventReplicaMoved is about a replica whose disk was found at another path.
 	EventReplicaMoved = "ReplicaMoved"
 
+	// About a Snapshot, as Longhorn's users know them; EventDelete and EventFailed are also used.
+	EventCreate = "Create"
+	EventUpdate = "Update"
+
 	// About a replica, reported by its engine.
 	EventRebuilding       = "Rebuilding"
 	EventRebuilt          = "Rebuilt"

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engineteardown"
+	"github.com/longhorn-lep/longhorn-manager/controller/line"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -49,6 +50,7 @@ type Controller struct {
 	Deps
 	queue    *queue.Queue[string]
 	refusals refusals
+	attempts attempts
 }
 
 // New registers the controller's handlers. The controller does nothing before Run.
@@ -62,7 +64,10 @@ func New(d Deps) (*Controller, error) {
 }
 
 // Run syncs until ctx is done, and returns after the last sync.
-func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.attempts.calls.Wait()
+	return c.queue.Run(ctx)
+}
 
 // Notify notifies the controller that the data plane's state of these engines changed.
 func (c *Controller) Notify(names ...string) {
@@ -93,6 +98,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
 	case err != nil || e.Spec.NodeID != c.Node:
+		c.attempts.forget(name)
 		return queue.Result{}, c.evictUnlisted(ctx, name)
 	case c.Engines.IsStale(e):
 		return queue.Result{}, queue.ErrStale
@@ -104,6 +110,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		NewSession: uuid.NewString(), Owner: c.Node, Now: c.Clock.Now(),
 	}
 	in.RefusedAt = c.refusals.last(name, in.Observed)
+	in.Attempt, in.LinePassed = c.attempts.look(e, in.Observed)
 	if in.Observed.Phase == types.PhaseKept {
 		if in.Awaited, err = c.awaited(ctx, e); err != nil {
 			return queue.Result{}, err
@@ -146,6 +153,10 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.removeReplica(ctx, e, p.Replica)
 	case ActionExpand:
 		return c.expand(ctx, e)
+	case ActionSnapshot:
+		c.snapshot(ctx, e, p.Point)
+	case ActionSetLine:
+		return c.setLine(ctx, e)
 	case ActionDropFinalizer:
 		if err := engineteardown.DropFinalizer(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
 			return err
@@ -181,7 +192,7 @@ func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) er
 func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error) {
 	s := Spec{
 		Name: e.Name, Volume: e.Spec.VolumeName, Session: e.Status.Session, Generation: e.Status.Generation,
-		SizeBytes: int64(e.Spec.VolumeSize), Epoch: e.Status.Epoch,
+		SizeBytes: int64(e.Spec.VolumeSize), Epoch: e.Status.Epoch, Line: line.Rules(e.Status.Line),
 		BlockDevice: !e.Spec.DisableFrontend && e.Spec.Frontend == longhorn.FrontendBlockDevice,
 	}
 	var err error

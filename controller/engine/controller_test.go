@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -33,6 +35,8 @@ type fakePlane struct {
 	phases   map[string]types.Phase // of replicas
 	err      error
 	calls    []string
+	mu       sync.Mutex // held during a call for a snapshot
+	snapshot Snapshot
 }
 
 func (f *fakePlane) call(format string, args ...any) error {
@@ -75,6 +79,17 @@ func (f *fakePlane) RemoveReplica(_ context.Context, _, session, replica string)
 
 func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch) error {
 	return f.call("record %d.%d", e.Generation, e.Counter)
+}
+
+func (f *fakePlane) TakeSnapshot(_ context.Context, _, session string, l layers.Line, p layers.Point) (Snapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.call("snapshot %s %d in %d", session, p.Number, l.Counter)
+	return f.snapshot, err
+}
+
+func (f *fakePlane) SetLine(_ context.Context, _, session string, l layers.Line) error {
+	return f.call("line %s %d", session, len(l.Points))
 }
 
 func begin(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -27,6 +29,12 @@ type Observed struct {
 	// Grows: the process can grow the volume of an engine. DevicesGrow: it can also grow its device. A process that
 	// cannot must not be asked.
 	Grows, DevicesGrow bool
+	// Snapshots: the process can take snapshots. One that cannot must not get a line.
+	Snapshots bool
+	// ProposedLine is a line that must be recorded in the same write as Proposed; nil: the start changed nothing.
+	ProposedLine *layers.Line
+	// Line is the line in force in the engine; nil: it has none.
+	Line *layers.Line
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -38,8 +46,10 @@ type Spec struct {
 	SizeBytes             int64
 	BlockDevice           bool
 	Epoch                 *longhorn.Epoch // as recorded; nil before the first start
-	Members               []Member
-	Secret                []byte
+	// Line is the record of snapshots.
+	Line    layers.Line
+	Members []Member
+	Secret  []byte
 	// Predecessor is the session with the kept device that the engine takes over; "": it creates a device.
 	Predecessor string
 }
@@ -51,6 +61,18 @@ type Member struct {
 	// TLS: the connection is encrypted, and both ends prove over it that they know the volume's key. Without that
 	// proof there is no connection.
 	TLS bool
+}
+
+// Snapshot is the result of a snapshot that all members have stored.
+type Snapshot struct {
+	// Epoch was in force when the members switched.
+	Epoch longhorn.Epoch
+	// Sealed are the replicas that have durably stored everything below the point.
+	Sealed []string
+	// Pause is how long the writes of users waited.
+	Pause time.Duration
+	// At is the time at which the call ended. The controller sets it.
+	At time.Time
 }
 
 // InUse is an error of StopEngine: a process has the device open or mounted.
@@ -74,6 +96,11 @@ type DataPlane interface {
 	// force, it stops the engine even then: the engine acknowledges nothing more, and its users get errors.
 	StopEngine(ctx context.Context, name, session string, force bool) error
 	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
+	// TakeSnapshot takes the snapshot of a point, which the line has as intended. It returns when all members have
+	// stored it, or when the attempt has ended. It fails with *types.Refusal if the engine refuses or ends the attempt.
+	TakeSnapshot(ctx context.Context, name, session string, line layers.Line, p layers.Point) (Snapshot, error)
+	// SetLine makes the engine of that session, and its members, follow a line.
+	SetLine(ctx context.Context, name, session string, line layers.Line) error
 	// ExpandEngine makes the engine of that session offer a larger size, with its device. It changes nothing if a
 	// member is smaller.
 	ExpandEngine(ctx context.Context, name, session string, sizeBytes int64) error

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engineteardown"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -31,6 +32,9 @@ const (
 	ActionRemove Action = "remove replica"
 	// ActionExpand makes the engine offer the size of the spec.
 	ActionExpand Action = "expand"
+	// ActionSnapshot makes the members store the snapshot of Plan.Point. ActionSetLine makes them follow the line.
+	ActionSnapshot Action = "snapshot"
+	ActionSetLine  Action = "set line"
 	// ActionDropFinalizer drops the finalizer.
 	ActionDropFinalizer Action = "drop finalizer"
 )
@@ -48,6 +52,10 @@ type Input struct {
 	// RefusedAt is the last time at which a stop of this session was refused because its device was in use; zero:
 	// never.
 	RefusedAt time.Time
+	// Attempt is the attempt of the intended point, if there is one.
+	Attempt Attempt
+	// LinePassed: this process has passed a line to the engine of this session.
+	LinePassed bool
 	// Owner is this node, for status.ownerID.
 	Owner string
 	Now   time.Time
@@ -59,6 +67,8 @@ type Plan struct {
 	Action Action
 	// Replica is the replica to be added or removed.
 	Replica string
+	// Point is the point of the snapshot to be taken.
+	Point layers.Point
 	// Refused is why a proposed epoch is not recorded.
 	Refused error
 	// After is the time until the next sync although nothing changed; 0: none is needed.
@@ -165,6 +175,7 @@ func mirror(in Input, p *Plan) {
 	case o.Phase == types.PhaseRunning:
 		planMembers(in, p)
 		planExpansion(in, p)
+		planLine(in, p)
 	}
 }
 
@@ -189,6 +200,7 @@ func recordEpoch(in Input, p *Plan) {
 			longhorn.Condition{Type: types.ConditionEpochRefused, Status: longhorn.ConditionFalse}, in.Now)
 	}
 	s.Epoch = o
+	recordLine(in, s)
 	p.Action = ActionRecord
 }
 

@@ -26,6 +26,8 @@ type Snapshot struct {
 	Port    int    // the port where it serves replicas
 	// GrowsReplicas and GrowsDevices: it can grow replicas and devices.
 	GrowsReplicas, GrowsDevices bool
+	// TakesSnapshots: it can take snapshots.
+	TakesSnapshots bool
 	// Engines and Replicas are the numbers of engines and replicas in the process, in any state.
 	Engines, Replicas int
 }
@@ -142,6 +144,10 @@ func (in Input) alive(now time.Time) Plan {
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
 		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
 		p.Status.Growth = growthOf(*in.Process)
+		p.Status.SnapshotsUUID = ""
+		if in.Process.TakesSnapshots {
+			p.Status.SnapshotsUUID = in.Process.Process
+		}
 		return p
 	case isUp(before.CurrentState) && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}

@@ -271,6 +271,18 @@ func TestANodeNameThatFitsNoLabelIsShortened(t *testing.T) {
 }
 
 // The status shows what a process can grow together with the process's identity, and drops both together.
+func TestSnapshotsAreShownWithTheirProcess(t *testing.T) {
+	able := serving(0, 0)
+	able.TakesSnapshots = true
+	in := Input{Node: "node-1", Manager: running("10.0.0.1", "process-1"), Pod: pod(), Image: image, Settings: asBefore, Process: able, Needed: true}
+	s := plan(in, testutil.Now).Status
+	assert.Equal(t, "process-1", s.SnapshotsUUID)
+	in.Manager.Status, in.Process = s, nil
+	assert.Equal(t, "process-1", plan(in, testutil.Now).Status.SnapshotsUUID, "it does not answer for a moment")
+	in.Process = serving(0, 0)
+	assert.Empty(t, plan(in, testutil.Now).Status.SnapshotsUUID, "one of an earlier release")
+}
+
 func TestGrowthIsShownWithItsProcess(t *testing.T) {
 	able := serving(0, 0)
 	able.GrowsReplicas, able.GrowsDevices = true, true

@@ -46,7 +46,9 @@ type Deps struct {
 	Engines replicateardown.EngineStore
 	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
-	DataPlane DataPlane
+	// ReservePercent is the part of a disk, in percent, that snapshots and merges leave free; nil: 0.
+	ReservePercent func() int64
+	DataPlane      DataPlane
 	// Node is this daemon's node: the controller runs its replicas.
 	Node string
 }
@@ -173,7 +175,10 @@ func diskOf(n *longhorn.Node, uuid string) Disk {
 		return Disk{}
 	}
 	ready := types.FindCondition(n.Status.DiskStatus[name].Conditions, types.ConditionReady)
-	return Disk{Known: true, Ready: ready.Status == longhorn.ConditionTrue, Path: n.Spec.Disks[name].Path, Message: ready.Message}
+	return Disk{
+		Known: true, Ready: ready.Status == longhorn.ConditionTrue, Path: n.Spec.Disks[name].Path, Message: ready.Message,
+		SizeBytes: n.Status.DiskStatus[name].StorageMaximum,
+	}
 }
 
 // apply writes the status, then acts. The data plane's answer arrives as a new state and causes a new sync. apply
@@ -247,10 +252,13 @@ func (c *Controller) spec(ctx context.Context, in Input) (Spec, error) {
 }
 
 func (c *Controller) specWithoutSecret(in Input) Spec {
-	r := in.Replica
+	r, reserve := in.Replica, int64(0)
+	if c.ReservePercent != nil {
+		reserve = in.Disk.SizeBytes / 100 * c.ReservePercent()
+	}
 	return Spec{
 		Name: r.Name, Volume: r.Spec.VolumeName, UID: string(r.UID),
-		Directory: c.directory(in), DiskPath: in.Disk.Path, DiskUUID: r.Spec.DiskID, SizeBytes: wantedSize(in),
+		Directory: c.directory(in), DiskPath: in.Disk.Path, DiskUUID: r.Spec.DiskID, SizeBytes: wantedSize(in), ReserveBytes: reserve,
 	}
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -24,6 +25,8 @@ type Observed struct {
 	Grows bool
 	// Secure: the process serves replicas over TLS.
 	Secure bool
+	// Layers are the points of an open replica; nil: the process is of a release without snapshots.
+	Layers *longhorn.ReplicaLayers
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -36,7 +39,9 @@ type Spec struct {
 	// creates, opens and removes nothing.
 	DiskPath, DiskUUID string
 	SizeBytes          int64
-	Secret             []byte
+	// ReserveBytes is the space of the disk that snapshots and merges leave free.
+	ReserveBytes int64
+	Secret       []byte
 }
 
 // DataPlane is the part of the node's instance manager that concerns replicas. Every call is idempotent.

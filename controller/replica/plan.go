@@ -45,6 +45,8 @@ type Disk struct {
 	Known bool // the node has a disk with that UUID
 	Ready bool
 	Path  string
+	// SizeBytes is the size of its file system; 0: not known.
+	SizeBytes int64
 	// Message says why it is not ready.
 	Message string
 }
@@ -117,6 +119,7 @@ func planRun(in Input, p *Plan) {
 		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, in.Observed.Reason, in.Observed.Message)
 		showAllocated(in, p)
+		showLayers(in, p)
 		grow(in, p)
 	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)

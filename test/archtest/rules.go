@@ -43,10 +43,21 @@ var rules = []rule{
 	{
 		"controller/engine",
 		[]string{
-			"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "dataplane/layers",
+			"controller/engineteardown", "controller/line", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership",
+			"dataplane/layers",
 			"settings", "types", "k8s/apis/...", "util/...",
 		},
 		"it shares with the leader's controller only the rules of an engine's teardown; controllers meet in the API, not in each other's code",
+	},
+	{
+		"controller/line",
+		[]string{"dataplane/layers", "types", "k8s/apis/..."},
+		"the record of snapshots is converted between the object and the rules: values in, values out",
+	},
+	{
+		"controller/snapshot",
+		[]string{"controller/line", "controller/queue", "datastore", "dataplane/layers", "settings", "types", "k8s/apis/...", "util/..."},
+		"it applies the rules of snapshots to the object; the engine's controller asks the data plane",
 	},
 	{
 		"controller/replica",
@@ -234,7 +245,7 @@ var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testi
 // pure lists the code that must give the same answer for the same values: whole packages, and the files with this name
 // in any package.
 var (
-	purePackages = []string{"scheduler", "dataplane/membership", "dataplane/layers", "explain", "controller/volume/children", "controller/volume/copies"}
+	purePackages = []string{"scheduler", "dataplane/membership", "dataplane/layers", "explain", "controller/line", "controller/volume/children", "controller/volume/copies"}
 	pureFiles    = []string{"plan.go", "policies.go", "step.go", "target.go"}
 )
 

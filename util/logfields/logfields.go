@@ -8,6 +8,7 @@ const (
 	Volume     = "volume"
 	Engine     = "engine"
 	Replica    = "replica"
+	Snapshot   = "snapshot"
 	Node       = "node"
 	Disk       = "disk"
 	Path       = "path"
