@@ -37,6 +37,8 @@ const (
 	ReplicaSoftAntiAffinity                     Name = "replica-soft-anti-affinity"
 	ReplicaZoneSoftAntiAffinity                 Name = "replica-zone-soft-anti-affinity"
 	ReplicaDiskSoftAntiAffinity                 Name = "replica-disk-soft-anti-affinity"
+	SnapshotMaxCount                            Name = "snapshot-max-count"
+	SnapshotCountWarningThreshold               Name = "snapshot-count-warning-threshold"
 	ReplicaAutoBalance                          Name = "replica-auto-balance"
 	ReplicaAutoBalanceDiskPressurePercentage    Name = "replica-auto-balance-disk-pressure-percentage"
 	DisableSchedulingOnCordoned                 Name = "disable-scheduling-on-cordoned-node"
@@ -195,6 +197,17 @@ var settingDefinitions = []Definition{
 		Name: DeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: CategoryGeneral,
 		Type: TypeBool, Default: "false", Effect: EffectAtOnce,
 		Description: "Must be true before the uninstaller deletes volumes and their data. If no volume and no replica exists, the uninstaller does not need it.",
+	},
+	{
+		Name: SnapshotMaxCount, DisplayName: "Snapshot Maximum Count", Category: CategoryGeneral,
+		Type: TypeInt, Default: "250", Minimum: bound(2), Maximum: bound(250), Effect: EffectAtOnce,
+		Description: "How many snapshots a volume may have. spec.snapshotMaxCount of a Volume can only lower it. A deleted snapshot no longer counts. " +
+			"A volume with 250 layers gets no further snapshot, and a deleted snapshot is a layer until its space is free.",
+	},
+	{
+		Name: SnapshotCountWarningThreshold, DisplayName: "Snapshot Count Warning Threshold", Category: CategoryGeneral,
+		Type: TypeInt, Default: "100", Minimum: bound(2), Maximum: bound(250), Effect: EffectAtOnce,
+		Description: "Number of snapshots from which a volume has the condition TooManySnapshots. A lower maximum count also counts as the threshold.",
 	},
 	{
 		Name: AutoSalvage, DisplayName: "Automatic salvage", Category: CategoryGeneral,

@@ -60,6 +60,10 @@ const (
 	// Volume: it is attached or should be, and all its healthy replicas are on nodes that are down. The message names
 	// these nodes. The volume starts automatically when they return.
 	ConditionCopiesUnreachable = "CopiesUnreachable"
+	// Volume: it has as many snapshots as the setting snapshot-count-warning-threshold, or as it may have.
+	ConditionTooManySnapshots = "TooManySnapshots"
+	// Volume: snapshots were deleted, and their space is not freed until something changes. The message says what.
+	ConditionSnapshotSpaceWaits = "SnapshotSpaceWaits"
 	// Volume and engine: the volume should be detached, but its device is in use. The message names the users as far
 	// as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"

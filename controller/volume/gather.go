@@ -202,6 +202,8 @@ func (in *Input) readSettings(s settings.Values) {
 	in.DiskPressure = s.Int(settings.ReplicaAutoBalanceDiskPressurePercentage)
 	in.ReplenishmentWait = time.Duration(s.Int(settings.ReplenishmentWaitIntervalS)) * time.Second
 	in.RebuildLimit = rebuildLimit(s)
+	in.SnapshotWarning = int(s.Int(settings.SnapshotCountWarningThreshold))
+	in.SnapshotLimit = int(s.Int(settings.SnapshotMaxCount))
 	in.AllowDegraded = s.Bool(settings.AllowVolumeCreationWithDegradedAvailability)
 }
 

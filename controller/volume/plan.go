@@ -27,6 +27,9 @@ type Input struct {
 	// DefaultReplicaCount and DefaultLocality are the values for a new volume that does not specify them.
 	DefaultReplicaCount int
 	DefaultLocality     longhorn.DataLocality
+	// SnapshotWarning is the number of snapshots from which the volume has a warning. SnapshotLimit is how many it may
+	// have, unless its spec has a lower limit.
+	SnapshotWarning, SnapshotLimit int
 	// Growth is what the processes of Nodes can grow, by the node's name. A node whose process does not run is missing.
 	Growth map[string]Growth
 }
@@ -145,6 +148,7 @@ func plan(in Input) Plan {
 	evictionWaits(in, &p)
 	copiesMissing(in, &p)
 	copiesUnreachable(in, &p)
+	snapshots(in, &p)
 	mirrorInUse(in, &p.Status)
 	p.Events = append(p.Events, transitions(in, &p.Status)...)
 	return p
