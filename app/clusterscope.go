@@ -17,6 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
 	"github.com/longhorn-lep/longhorn-manager/controller/sharemanager"
+	snapshots "github.com/longhorn-lep/longhorn-manager/controller/snapshot"
 	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
 	"github.com/longhorn-lep/longhorn-manager/controller/strandedengine"
 	"github.com/longhorn-lep/longhorn-manager/controller/strandedreplica"
@@ -170,6 +171,11 @@ func (d *daemon) settingControllers() []controllerFactory {
 // laterControllers returns the controllers that need rights which the manifests of the first release do not grant.
 func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *liveness.Detector) []controllerFactory {
 	return []controllerFactory{
+		func(store *datastore.Datastore) (runner, error) {
+			deps := snapshots.DepsOf(store)
+			deps.Env, deps.Owner = d.env, d.node
+			return snapshots.New(deps)
+		},
 		func(store *datastore.Datastore) (runner, error) {
 			return csidriver.New(csidriver.Deps{Env: d.env, Drivers: store.CSIDrivers, Settings: store.Settings, Setting: store.Setting})
 		},

@@ -16,6 +16,7 @@ var priorities = map[longhorn.AttacherType]int{
 	longhorn.AttacherTypeAPI:          1000,
 	longhorn.AttacherTypeCSI:          900,
 	longhorn.AttacherTypeShareManager: 900,
+	longhorn.AttacherTypeSnapshot:     800,
 }
 
 // Input is everything that a plan depends on. Nothing in it is modified.

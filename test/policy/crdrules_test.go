@@ -61,6 +61,8 @@ const (
 	replicaOf  = "Replica spec.volumeName: volumeName is immutable"
 	managerOn  = "InstanceManager spec.nodeID: nodeID is immutable"
 	attaches   = "VolumeAttachment spec.volume: volume is immutable"
+	snapshotOf = "Snapshot spec.volume: volume cannot be changed: create another snapshot"
+	noEquals   = "Snapshot spec.labels: a label must not contain '='"
 	ticketID   = "VolumeAttachment spec.attachmentTickets: a ticket's id must equal its key"
 
 	sector4M, sector2M = "4194304", "2097152"
@@ -94,6 +96,13 @@ var crdCases = []crdCase{
 	{rule: isSome, name: "less than 0 → refused", object: ofSize("-1", ""), refused: true},
 	{rule: isMost, name: "the largest whole number of blocks → accepted", object: ofSize("9223372036852678656", "")},
 	{rule: isMost, name: "more → refused", object: ofSize("9223372036852678657", ""), refused: true},
+
+	{rule: snapshotOf, name: "the same volume → accepted", old: of("s", "volume: v", ""), object: of("s", "volume: v, createSnapshot: true", "")},
+	{rule: snapshotOf, name: "another volume → refused", old: of("s", "volume: v", ""), object: of("s", "volume: w", ""), refused: true},
+	{rule: noEquals, name: "labels → accepted", object: of("s1", "volume: vol-1, createSnapshot: true, labels: {app: db}", "")},
+	{rule: noEquals, name: "no labels, as null → accepted", object: of("s1", "volume: vol-1, createSnapshot: true, labels: null", "")},
+	{rule: noEquals, name: "= in a key → refused", object: of("s1", "volume: vol-1, labels: {'a=b': c}", ""), refused: true},
+	{rule: noEquals, name: "= in a value → refused", object: of("s1", "volume: vol-1, labels: {a: 'b=c'}", ""), refused: true},
 
 	{rule: oneLocal, name: "strict-local with one replica → accepted", object: local("strict-local", "", "")},
 	{rule: oneLocal, name: "strict-local, the number left to us → accepted", object: of("v", "size: '2097152', numberOfReplicas: 0, dataLocality: strict-local", "")},
@@ -205,6 +214,24 @@ func TestASizeWithAUnitIsRefusedOnce(t *testing.T) {
 	errs := definitions(t)["Volume"].refusals(t, "", ofSize("10Gi", ""))
 	require.Len(t, errs, 1)
 	assert.Contains(t, errs[0].Error(), "spec.size")
+}
+
+// TestASnapshotNeedsAVolume: no controller could say what it is a snapshot of.
+func TestASnapshotNeedsAVolume(t *testing.T) {
+	for name, spec := range map[string]string{"none": "createSnapshot: true", "an empty name": "volume: ''"} {
+		t.Run(name, func(t *testing.T) {
+			assert.NotEmpty(t, definitions(t)["Snapshot"].refusals(t, "", of("s", spec, "")))
+		})
+	}
+}
+
+// TestALineKeepsLargeNonces: a reader of JSON with floating-point numbers keeps integers below 2^53.
+func TestALineKeepsLargeNonces(t *testing.T) {
+	line := "line: {counter: 9, points: [{number: 8, nonce: 9007199254740991, state: ready, name: s1}], reverted: {to: 4, by: 6}}"
+	assert.Empty(t, definitions(t)["Engine"].refusals(t, of("e", "volumeName: v", ""), of("e", "volumeName: v", line)))
+	stored := definitions(t)["Engine"].stored(t, of("e", "volumeName: v", line))
+	points := stored.Object["status"].(map[string]any)["line"].(map[string]any)["points"].([]any)
+	assert.Equal(t, int64(9007199254740991), points[0].(map[string]any)["nonce"])
 }
 
 func TestAVolumeWithoutASpecIsRefused(t *testing.T) {
