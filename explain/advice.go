@@ -26,7 +26,7 @@ type advice struct {
 }
 
 // tables contains all rows.
-var tables = []map[cause]advice{nodeAdvice, diskAdvice, volumeAdvice, expansionAdvice, engineAdvice, replicaAdvice, ticketAdvice, shareAdvice, managerAdvice, settingAdvice}
+var tables = []map[cause]advice{nodeAdvice, diskAdvice, volumeAdvice, expansionAdvice, engineAdvice, replicaAdvice, ticketAdvice, shareAdvice, managerAdvice, settingAdvice, snapshotAdvice}
 
 func adviceFor(c cause) (advice, bool) {
 	for _, table := range tables {
@@ -42,6 +42,7 @@ func adviceFor(c cause) (advice, bool) {
 var troubles = []string{
 	types.ConditionFaulted, types.ConditionAttaching, types.ConditionChildRefused, types.ConditionEvictionWaits, types.ConditionCopiesMissing, types.ConditionCopiesUnreachable, types.ConditionSurplusReplicas,
 	types.ConditionDeviceInUse, types.ConditionEpochRefused, types.ConditionRemovalRefused, types.ConditionTrustedNetwork,
+	conditionTooManySnapshots, conditionSnapshotSpaceWaits,
 }
 
 // isWell reports whether a condition is in its good state. Unknown with a reason is not.

@@ -16,6 +16,8 @@ const troubles = [
   'EpochRefused',
   'RemovalRefused',
   'TrustedNetwork',
+  'TooManySnapshots',
+  'SnapshotSpaceWaits',
 ];
 
 // isAsWanted returns whether a condition reports no problem. An unknown status with a reason is a problem.
