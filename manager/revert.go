@@ -74,5 +74,5 @@ func (m *Manager) checkRevertible(ctx context.Context, volume string) error {
 // isStopped reports whether no engine runs, and none was requested.
 func isStopped(e *Engine) bool {
 	state := e.Status.CurrentState
-	return e.Spec.DesireState != longhorn.DesireStateRunning && (state == "" || state == longhorn.InstanceStateStopped)
+	return e.Spec.DesireState != longhorn.DesireStateRunning && e.Status.Session == "" && (state == "" || state == longhorn.InstanceStateStopped)
 }

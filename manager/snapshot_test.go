@@ -188,6 +188,8 @@ func TestRevertSnapshotRefuses(t *testing.T) {
 	maintenance.Status.FrontendDisabled = true
 	starting := stoppedEngine(readyPoint(4, "s"))
 	starting.Spec.DesireState = longhorn.DesireStateRunning
+	withSession := stoppedEngine(readyPoint(4, "s"))
+	withSession.Status.Session = "session"
 	for name, c := range map[string]struct {
 		objects []runtime.Object
 		text    string
@@ -202,6 +204,10 @@ func TestRevertSnapshotRefuses(t *testing.T) {
 		},
 		"an engine was requested": {
 			[]runtime.Object{detachedVolume("vol"), starting},
+			"failed to revert snapshot for volume vol: its engine is not stopped yet; try again",
+		},
+		"an engine has a session": {
+			[]runtime.Object{detachedVolume("vol"), withSession},
 			"failed to revert snapshot for volume vol: its engine is not stopped yet; try again",
 		},
 		"no engine": {

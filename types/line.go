@@ -22,8 +22,8 @@ var (
 )
 
 // RevertLine returns the line of a volume that returns to a snapshot, with the name of the snapshot. It does not modify
-// l. The rules are those of Line.Revert in package dataplane/layers, which the control plane must not import: a test
-// of package app compares them. The caller writes the result by compare-and-swap while no engine of the volume runs.
+// l. It follows the rules of Line.Revert in package dataplane/layers, which package manager must not import: a test of
+// package app compares both. The caller writes the result by compare-and-swap while no engine of the volume runs.
 func RevertLine(l *longhorn.Line, snapshot string) (*longhorn.Line, error) {
 	to, ok := readyPoint(l, snapshot)
 	if !ok {
