@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/api/client"
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -119,4 +120,30 @@ func TestSnapshotsNeedTheRightToVolumes(t *testing.T) {
 	route := attributesOf(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/snapshotcrs/s", nil))
 	assert.Equal(t, Attributes{Verb: "list", Resource: "volumes"}, route)
 	require.Equal(t, Attributes{Verb: "list", Resource: "volumes"}, attributesOf(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/ws/1s/snapshotcrs", nil)))
+}
+
+func TestTheClientLeadsASnapshotThroughItsLife(t *testing.T) {
+	b := newBench(t, withSnapshot()...)
+	c, ctx := newClient(t, b.server), t.Context()
+	created, err := c.CreateSnapshot(ctx, "vol", v1.SnapshotCRInput{Name: "new", Labels: map[string]string{"a": "b"}})
+	require.NoError(t, err)
+	assert.Equal(t, "new", created.Name)
+	_, err = c.CreateSnapshot(ctx, "vol", v1.SnapshotCRInput{Name: "new"})
+	require.ErrorIs(t, err, client.ErrConflict)
+	b.CatchUp()
+	list, err := c.Snapshots(ctx, "vol")
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	one, err := c.Snapshot(ctx, "vol", "s")
+	require.NoError(t, err)
+	assert.Equal(t, list[0], *one)
+	_, err = c.Snapshot(ctx, "vol", "nix")
+	require.ErrorIs(t, err, client.ErrNotFound)
+	reverted, err := c.RevertSnapshot(ctx, "vol", "s")
+	require.NoError(t, err)
+	assert.Equal(t, "s", reverted.Name)
+	require.NoError(t, c.DeleteSnapshot(ctx, "vol", "s"))
+	require.NoError(t, c.DeleteSnapshot(ctx, "vol", "s"), "it may be repeated")
+	require.ErrorIs(t, c.DeleteSnapshot(ctx, "nix", "s"), client.ErrNotFound)
+	b.ExpectWrites("create snapshots/new", "create snapshots/new", "update engines/vol-e-0/status", "delete snapshots/s")
 }
