@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -31,11 +32,17 @@ var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 	csipb.ControllerServiceCapability_RPC_GET_CAPACITY,
+	csipb.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+	csipb.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 }
 
 func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
 	response := &csipb.ControllerGetCapabilitiesResponse{}
-	for _, c := range controllerCapabilities {
+	capabilities := controllerCapabilities
+	if s.core.clones {
+		capabilities = append(slices.Clone(capabilities), csipb.ControllerServiceCapability_RPC_CLONE_VOLUME)
+	}
+	for _, c := range capabilities {
 		response.Capabilities = append(response.Capabilities, &csipb.ControllerServiceCapability{
 			Type: &csipb.ControllerServiceCapability_Rpc{Rpc: &csipb.ControllerServiceCapability_RPC{Type: c}},
 		})
@@ -86,32 +93,42 @@ type controller struct {
 	// poll is the time between two reads of a volume. wait is the longest time that a call waits for a volume. A
 	// caller's earlier deadline shortens it.
 	poll, wait time.Duration
-	log        *logrus.Entry
+	// clones: the manager creates volumes from snapshots and from other volumes; see clonesOffered.
+	clones bool
+	log    *logrus.Entry
 }
 
 // errWaitTimeout: the volume did not reach the expected state in time.
 var errWaitTimeout = errors.New("the wait is over")
 
-// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitTimeout early
-// enough for an answer before the caller's own deadline, with a better message than "too late".
+// await reads a volume until done returns true or an error; see the function await.
 func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
+	return await(ctx, c, "volume "+name, func() (Volume, error) {
+		v, err := c.volumes.Volume(ctx, name)
+		return v, withActionIf(err, "waiting for volume "+name, name)
+	}, done)
+}
+
+// await reads an object until done returns true or an error, and returns the last state. It returns errWaitTimeout early
+// enough for an answer before the caller's own deadline, with a better message than "too late".
+func await[T any](ctx context.Context, c *controller, what string, read func() (T, error), done func(T) (bool, error)) (T, error) {
 	end := time.NewTimer(c.waitLimit(ctx))
 	defer end.Stop()
 	next := time.NewTicker(c.poll)
 	defer next.Stop()
-	var last Volume
+	var last T
 	for {
-		v, err := c.volumes.Volume(ctx, name)
+		now, err := read()
 		if err != nil {
-			return last, withAction(err, "waiting for volume "+name, name)
+			return last, err
 		}
-		last = v
-		if ok, err := done(v); ok || err != nil {
+		last = now
+		if ok, err := done(now); ok || err != nil {
 			return last, err
 		}
 		select {
 		case <-ctx.Done():
-			return last, fmt.Errorf("waiting for volume %s: %w", name, ctx.Err())
+			return last, fmt.Errorf("waiting for %s: %w", what, ctx.Err())
 		case <-end.C:
 			return last, errWaitTimeout
 		case <-next.C:

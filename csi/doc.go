@@ -3,7 +3,7 @@
 //
 //	RunController (Deployment)                      RunNode (DaemonSet, one per node)
 //	┌───────────────────────────────────┐           ┌────────────────────────────────┐
-//	│ csi/sidecar  provisioner+attacher │           │ kubelet ──► registration socket│
+//	│ csi/sidecar  provisioner, attacher│           │ kubelet ──► registration socket│
 //	│      │ gRPC over a unix socket    │           │ kubelet ──► identity, node     │
 //	│ identity, controller              │           │                 │              │
 //	└──────┼────────────────────────────┘           └─────────────────┼──────────────┘
@@ -17,6 +17,8 @@
 //	provision.go, publish.go, expand.go   calls of the controller service; controller.go is common to them
 //	mount.go, unmount.go, grow.go         calls of the node service; node.go is common to them
 //	share.go                              the same calls for a volume that is shared over NFS
+//	snapshot.go, snapshotlist.go          calls about snapshots; snapshotid.go has their ids
+//	content.go                            the sources of a new volume's content
 //
 // The controller uses the manager only through VolumeService. The node service calls no other service: it only needs
 // the block device, which exists once the volume is published. So a pod's volume can be staged while the manager is

@@ -15,7 +15,7 @@ import (
 // The errors with which a VolumeService refuses. Any other error means that the result is unknown: the request may or
 // may not have been carried out.
 var (
-	// ErrNotFound: no volume has that name.
+	// ErrNotFound: no volume, or no snapshot, has that name.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the request contradicts the present state, or another request overtook it.
 	ErrConflict = errors.New("conflict")
@@ -141,4 +141,12 @@ func withAction(err error, action string, names ...string) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", action, err)
+}
+
+// withActionIf is withAction for an error that may be nil.
+func withActionIf(err error, action string, names ...string) error {
+	if err == nil {
+		return nil
+	}
+	return withAction(err, action, names...)
 }

@@ -48,6 +48,7 @@ func differencesOf(v Volume, r VolumeRequest) []string {
 		differ("size", types.ExactSizeText(v.SizeBytes), types.ExactSizeText(r.SizeBytes))
 	}
 	differ("accessMode", cmp.Or(v.AccessMode, accessModeRWO), cmp.Or(r.AccessMode, accessModeRWO))
+	differ("data source", v.Asked.DataSource, r.DataSource)
 	known(paramNumberOfReplicas, count(v.Asked.NumberOfReplicas), count(r.NumberOfReplicas))
 	known(paramDataLocality, v.Asked.DataLocality, r.DataLocality)
 	for _, o := range types.VolumeOptionTable {

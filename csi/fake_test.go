@@ -18,16 +18,19 @@ type fakeService struct {
 	mu      sync.Mutex
 	nodes   map[string]bool
 	volumes map[string]Volume
-	calls   []string
-	asked   VolumeRequest // in the last call of Capacity
+	// snapshots by name, which is common to all volumes. listed are the volumes whose snapshots were listed.
+	snapshots map[string]Snapshot
+	listed    []string
+	calls     []string
+	asked     VolumeRequest // in the last call of Capacity
 	// fail answers a call ("create pvc-1") with an error.
 	fail map[string]error
-	// looked is called, unlocked, before each read of a volume.
+	// looked is called, unlocked, before each read of a volume or of a volume's snapshot.
 	looked func(f *fakeService, name string)
 }
 
 func newFakeService(nodes ...string) *fakeService {
-	f := &fakeService{nodes: map[string]bool{}, volumes: map[string]Volume{}, fail: map[string]error{}}
+	f := &fakeService{nodes: map[string]bool{}, volumes: map[string]Volume{}, snapshots: map[string]Snapshot{}, fail: map[string]error{}}
 	for _, n := range nodes {
 		f.nodes[n] = true
 	}

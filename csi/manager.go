@@ -39,6 +39,15 @@ type VolumeService interface {
 	Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error)
 	// HasNode reports whether a node with that name is part of the system, in any condition.
 	HasNode(ctx context.Context, name string) (bool, error)
+	// CreateSnapshot requests a snapshot and must not wait until it is taken. ErrNotFound: the volume does not exist.
+	// ErrConflict: the name is in use, by any volume's snapshot, or the volume's state does not allow it now.
+	CreateSnapshot(ctx context.Context, volume, name string, labels map[string]string) (Snapshot, error)
+	// Snapshot must return the state as stored. ErrNotFound: the volume or the snapshot does not exist.
+	Snapshot(ctx context.Context, volume, name string) (Snapshot, error)
+	// Snapshots returns all snapshots of a volume, with the same guarantee as Snapshot.
+	Snapshots(ctx context.Context, volume string) ([]Snapshot, error)
+	// DeleteSnapshot must not wait until the snapshot is gone. ErrNotFound: the volume or the snapshot does not exist.
+	DeleteSnapshot(ctx context.Context, volume, name string) error
 }
 
 // VolumeRequest is a volume to create.
@@ -53,6 +62,8 @@ type VolumeRequest struct {
 	types.VolumeOptions
 	DiskSelector []string
 	NodeSelector []string
+	// DataSource is the source of the content: snap://<volume>/<snapshot>, vol://<volume>, or empty for an empty volume.
+	DataSource string
 	// FirstNode is where Kubernetes will run the first pod. It is empty if the volume is created before the pod has a
 	// node. The manager does not get it: a volume is placed when it is attached, or wherever there is space.
 	FirstNode string
@@ -113,7 +124,7 @@ func NewManager(url string, httpClient *http.Client) (VolumeService, error) {
 
 func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 	stale := r.StaleReplicaTimeoutMinutes
-	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
+	in := v1.VolumeCreate{
 		Name:                r.Name,
 		Size:                v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
 		NumberOfReplicas:    r.NumberOfReplicas,
@@ -124,7 +135,13 @@ func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 		DiskSelector:        r.DiskSelector,
 		NodeSelector:        r.NodeSelector,
 		MustFit:             true,
-	})
+	}
+	var err error
+	if r.DataSource == "" {
+		_, err = m.api.CreateVolume(ctx, in)
+	} else {
+		_, err = m.api.CreateVolumeFrom(ctx, in, r.DataSource)
+	}
 	return classify(err)
 }
 
@@ -191,6 +208,7 @@ func askedOf(wire *v1.Volume) VolumeRequest {
 		VolumeOptions:              types.VolumeOptions(wire.VolumeOptions),
 		DiskSelector:               wire.DiskSelector,
 		NodeSelector:               wire.NodeSelector,
+		DataSource:                 wire.DataSource,
 	}
 }
 

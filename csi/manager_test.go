@@ -192,3 +192,40 @@ func TestManagerAsksForRoomToGrow(t *testing.T) {
 		})
 	}
 }
+
+const snapshotAnswer = `{"name":"s1","volume":"pvc-1","creationTime":"2026-11-28T09:30:00Z","readyToUse":true,"restoreSize":67108864,"size":4096,
+ "labels":{"type":"snap"},"children":{"volume-head":true},"conditions":{"Ready":{"type":"Ready","status":"True"}}}`
+
+func TestManagerSnapshots(t *testing.T) {
+	m, r := managerOver(t, map[string]restAnswer{
+		"POST /v1/volumes/pvc-1?action=snapshotCRCreate": {200, `{"name":"s1","volume":"pvc-1","createSnapshot":true,"conditions":{"Ready":{"status":"False","reason":"Waiting","message":"the volume is being attached"}}}`},
+		"POST /v1/volumes/pvc-1?action=snapshotCRGet":    {200, snapshotAnswer},
+		"POST /v1/volumes/pvc-1?action=snapshotCRList":   {200, `{"type":"collection","data":[` + snapshotAnswer + `,{"name":"s2","volume":"pvc-1","markRemoved":true,"error":"no space","creationTime":""}]}`},
+		"POST /v1/volumes/pvc-1?action=snapshotCRDelete": {200, ""},
+	})
+	s, err := m.CreateSnapshot(t.Context(), "pvc-1", "s1", map[string]string{"type": "snap"})
+	require.NoError(t, err)
+	assert.Equal(t, Snapshot{Name: "s1", Volume: "pvc-1", NotReadyMessage: "the volume is being attached"}, s)
+	want := Snapshot{Name: "s1", Volume: "pvc-1", TakenAt: takenAt, Ready: true, SizeBytes: 64 << 20, Labels: map[string]string{"type": "snap"}}
+	s, err = m.Snapshot(t.Context(), "pvc-1", "s1")
+	require.NoError(t, err)
+	assert.Equal(t, want, s)
+	list, err := m.Snapshots(t.Context(), "pvc-1")
+	require.NoError(t, err)
+	assert.Equal(t, []Snapshot{want, {Name: "s2", Volume: "pvc-1", Removed: true, Failed: true, NotReadyMessage: "no space"}}, list)
+	require.NoError(t, m.DeleteSnapshot(t.Context(), "pvc-1", "s1"))
+	assert.Equal(t, map[string]map[string]any{
+		"POST /v1/volumes/pvc-1?action=snapshotCRCreate": {"name": "s1", "labels": map[string]any{"type": "snap"}},
+		"POST /v1/volumes/pvc-1?action=snapshotCRGet":    {"name": "s1"},
+		"POST /v1/volumes/pvc-1?action=snapshotCRDelete": {"name": "s1"},
+	}, r.sent)
+	_, err = m.Snapshot(t.Context(), "pvc-2", "s1")
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+func TestManagerSendsADataSource(t *testing.T) {
+	m, r := managerOver(t, map[string]restAnswer{"POST /v1/volumes": {200, attachedVolume}})
+	require.NoError(t, m.CreateVolume(t.Context(), VolumeRequest{Name: "pvc-1", SizeBytes: 64 << 20, DataSource: "snap://pvc-2/s"}))
+	assert.Equal(t, "snap://pvc-2/s", r.sent["POST /v1/volumes"]["dataSource"])
+	assert.Equal(t, "pvc-1", r.sent["POST /v1/volumes"]["name"])
+}

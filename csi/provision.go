@@ -34,6 +34,7 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVo
 		VolumeId:      r.Name,
 		CapacityBytes: r.SizeBytes,
 		VolumeContext: volumeContext(req.GetParameters(), r),
+		ContentSource: req.GetVolumeContentSource(),
 	}}, nil
 }
 
@@ -45,9 +46,6 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	name, err := types.VolumeName(req.GetName())
 	if err != nil {
 		return VolumeRequest{}, err
-	}
-	if req.GetVolumeContentSource() != nil {
-		return VolumeRequest{}, fmt.Errorf("volume content source: creating a volume from a snapshot or another volume is not supported")
 	}
 	c, err := readCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
@@ -75,6 +73,9 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	}
 	r := p.volume(c.accessMode)
 	r.Name, r.SizeBytes = name, size
+	if r.DataSource, err = dataSource(req.GetVolumeContentSource()); err != nil {
+		return VolumeRequest{}, err
+	}
 	if preferred := req.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
 		r.FirstNode, err = nodeOfTopology(preferred[0])
 	}
@@ -117,6 +118,9 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return withAction(err, "reading volume "+r.Name, r.Name)
+	}
+	if err := c.checkContent(ctx, r); err != nil {
+		return err
 	}
 	if err := c.checkFirstNode(ctx, r); err != nil {
 		return err
@@ -175,7 +179,7 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVo
 }
 
 // delete removes the volume and waits until it is gone. It refuses a volume that a node has through this driver: its
-// pod may still be writing. It requests the deletion of a shared volume only when the share has left its node. Until
+// pod may still be writing. It also refuses a volume with VolumeSnapshots, which would be lost. It requests the deletion of a shared volume only when the share has left its node. Until
 // then the share's server has mounted the volume, and may still write.
 func (c *controller) delete(ctx context.Context, name string) error {
 	v, err := c.volumes.Volume(ctx, name)
@@ -187,6 +191,11 @@ func (c *controller) delete(ctx context.Context, name string) error {
 	}
 	if err := checkUnpublished(v); err != nil {
 		return err
+	}
+	if v.State != stateDeleting {
+		if err := c.checkNoSnapshots(ctx, name); err != nil {
+			return err
+		}
 	}
 	if isServed(v) {
 		v, err = c.awaitShareLeft(ctx, v)

@@ -21,6 +21,8 @@ const (
 	localityStrict = "strict-local"
 
 	conditionTrue = "True"
+	// conditionReady is the condition of a snapshot that can be read.
+	conditionReady = "Ready"
 
 	// attacherType marks this driver's tickets.
 	attacherType = v1.AttacherTypeCSI

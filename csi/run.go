@@ -153,7 +153,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 
 func serveController(ctx context.Context, l net.Listener, o ControllerOptions) error {
 	server := &controllerServer{core: &controller{
-		volumes: o.Volumes, driver: o.DriverName, poll: pollInterval, wait: maxWait, log: o.Log,
+		volumes: o.Volumes, driver: o.DriverName, poll: pollInterval, wait: maxWait, clones: clonesOffered, log: o.Log,
 	}}
 	return serve(ctx, l, o.Log, func(s *grpc.Server) {
 		csipb.RegisterIdentityServer(s, &identity{driver: o.DriverName, version: o.Version})

@@ -49,12 +49,14 @@ func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string
 	return path
 }
 
-// TestSanity runs the published conformance tests of CSI drivers over a unix socket.
+// TestSanity runs the published conformance tests of CSI drivers over a unix socket. The fake manager also creates
+// volumes from snapshots and from other volumes.
 func TestSanity(t *testing.T) {
 	h := newHost(t)
 	f := newFakeService("n1")
 	f.instant = true
 	core := coreOver(f)
+	core.clones = true
 	core.volumes, core.poll, core.wait = &attachingService{fakeService: f, host: h}, 5*time.Millisecond, time.Second
 	path := serveForTest(t, "csi.sock", func(s *grpc.Server) {
 		csipb.RegisterIdentityServer(s, &identity{driver: testDriver, version: "test"})
@@ -66,8 +68,10 @@ func TestSanity(t *testing.T) {
 	config.TargetPath = h.path("sanity-target")
 	config.StagingPath = h.path("sanity-staging")
 	config.TestVolumeSize = 64 << 20
+	config.TestSnapshotParameters = map[string]string{"type": "snap"}
 	config.IdempotentCount = 3
 	sanity.Test(t, config)
 	assert.Empty(t, f.volumes, "volumes left")
+	assert.Empty(t, f.snapshots, "snapshots left")
 	assert.Empty(t, h.mounts(), "left mounted")
 }

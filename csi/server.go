@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -90,8 +91,18 @@ func requestFields(req any) logrus.Fields {
 	if r, ok := req.(interface{ GetVolumeId() string }); ok {
 		add("volume", r.GetVolumeId())
 	}
+	if r, ok := req.(interface{ GetSourceVolumeId() string }); ok {
+		add("volume", r.GetSourceVolumeId())
+	}
+	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
+		add("snapshot", r.GetSnapshotId())
+	}
 	if r, ok := req.(interface{ GetName() string }); ok {
-		add("volume", r.GetName())
+		if _, isSnapshot := req.(*csipb.CreateSnapshotRequest); isSnapshot {
+			add("snapshot", r.GetName())
+		} else {
+			add("volume", r.GetName())
+		}
 	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("node", r.GetNodeId())
