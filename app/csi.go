@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
+	snapshotclient "github.com/kubernetes-csi/external-snapshotter/client/v8/clientset/versioned"
 	"github.com/urfave/cli/v3"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"
@@ -14,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/csi"
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
 func csiCommand() *cli.Command {
@@ -36,7 +39,7 @@ func csiCommand() *cli.Command {
 			},
 			{
 				Name:   "controller",
-				Usage:  "the controller service, with provisioner and attacher",
+				Usage:  "the controller service, with provisioner, attacher, resizer and snapshotter",
 				Action: runCSIController,
 				Flags: []cli.Flag{
 					endpoint, driver, health,
@@ -73,6 +76,7 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	klog.SetLogger(liblog.New(log)) // the log of the snapshotter's library
 	clients, err := newClients(ctx, c.String("kubeconfig"), log)
 	if err != nil {
 		return err
@@ -100,6 +104,13 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 					return nil, err
 				}
 				return c.kube, nil
+			},
+			SnapshotsUntil: func(life context.Context) (snapshotclient.Interface, error) {
+				c, err := clients.until(life)
+				if err != nil {
+					return nil, err
+				}
+				return snapshotclient.NewForConfig(c.config)
 			},
 			Namespace: c.String("namespace"),
 			Identity:  c.String("identity"),

@@ -5,7 +5,7 @@
 //	longhorn-manager daemon             controllers and the REST API, one per node
 //	longhorn-manager instance-manager   the data plane of a node
 //	longhorn-manager csi node           the CSI node service, registered with the kubelet
-//	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
+//	longhorn-manager csi controller     the CSI controller service with provisioner, attacher, resizer and snapshotter
 //	longhorn-manager share-manager      one volume over NFS
 //	longhorn-manager replica serve      one replica read-only, by hand, without a manager
 //	longhorn-manager uninstall          removes the installation

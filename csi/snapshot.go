@@ -64,7 +64,7 @@ func (s Snapshot) wire() *csipb.Snapshot {
 	}
 }
 
-// paramSnapshotType is the parameter of a VolumeSnapshotClass that says what a VolumeSnapshot is.
+// paramSnapshotType is the parameter of a VolumeSnapshotClass that selects where its snapshots are stored.
 const paramSnapshotType = "type"
 
 // snapshotLabels checks the parameters of a VolumeSnapshotClass. All of them become labels of the snapshot.
@@ -148,7 +148,7 @@ func (c *controller) requestSnapshot(ctx context.Context, id snapshotID, labels 
 	return s, nil
 }
 
-// findSnapshot looks for a name among the snapshots of all volumes. It starts with the volume of the id: another process
+// findSnapshot searches a name among the snapshots of all volumes. It starts with the volume of the id: another process
 // of ours may have requested the snapshot a moment ago.
 func (c *controller) findSnapshot(ctx context.Context, id snapshotID) (Snapshot, bool) {
 	volumes, err := c.volumes.Volumes(ctx)
@@ -186,7 +186,7 @@ func orUnknown(text string) string {
 
 // DeleteSnapshot returns when the deletion is recorded. The space is freed later. A missing snapshot counts as deleted.
 //
-// A text that is no id at all names no snapshot. But an id of another kind may name something that another release
+// A text without a scheme names no snapshot. But an id of another kind may name something that another release
 // created and that would stay: such an id is refused.
 func (s *controllerServer) DeleteSnapshot(ctx context.Context, req *csipb.DeleteSnapshotRequest) (*csipb.DeleteSnapshotResponse, error) {
 	if req.GetSnapshotId() == "" {

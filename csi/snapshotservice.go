@@ -16,7 +16,7 @@ type Snapshot struct {
 	SizeBytes int64
 	// TakenAt is the time of the content. It is zero until the snapshot is taken.
 	TakenAt time.Time
-	// Ready: the snapshot is stored by every member of the volume. NotReadyMessage says what it waits for, if that is known.
+	// Ready: every member of the volume has stored the snapshot. NotReadyMessage says why not, if the reason is known.
 	Ready           bool
 	NotReadyMessage string
 	// Failed: the last attempt to take it failed. NotReadyMessage says why. The manager may try again.

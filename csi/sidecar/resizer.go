@@ -41,18 +41,8 @@ type resizeClient struct {
 
 var _ resizercsi.Client = (*resizeClient)(nil)
 
-// bound is ctx, but it also ends with the process's work.
-func (c *resizeClient) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.end, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
 func (c *resizeClient) can(ctx context.Context, what csipb.ControllerServiceCapability_RPC_Type) (bool, error) {
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := endWith(ctx, c.end)
 	defer cancel()
 	has, err := rpc.GetControllerCapabilities(ctx, c.conn)
 	return has[what], err
@@ -87,7 +77,7 @@ func (c *resizeClient) SupportsControllerSingleNodeMultiWriter(ctx context.Conte
 func (c *resizeClient) Expand(
 	ctx context.Context, volume string, requiredBytes int64, secrets map[string]string, capability *csipb.VolumeCapability,
 ) (int64, bool, error) {
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := endWith(ctx, c.end)
 	defer cancel()
 	response, err := csipb.NewControllerClient(c.conn).ControllerExpandVolume(ctx, &csipb.ControllerExpandVolumeRequest{
 		VolumeId: volume, CapacityRange: &csipb.CapacityRange{RequiredBytes: requiredBytes},

@@ -14,6 +14,8 @@ import (
 	"github.com/kubernetes-csi/external-attacher/v4/pkg/attacher"
 	attach "github.com/kubernetes-csi/external-attacher/v4/pkg/controller"
 	"github.com/kubernetes-csi/external-attacher/v4/pkg/features"
+	snapshotclient "github.com/kubernetes-csi/external-snapshotter/client/v8/clientset/versioned"
+	snapshotscheme "github.com/kubernetes-csi/external-snapshotter/client/v8/clientset/versioned/scheme"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -53,6 +55,11 @@ type Options struct {
 	Kube kubernetes.Interface
 	// KubeUntil creates a client for one term, which sends no request after life is done. nil: Kube is used.
 	KubeUntil func(life context.Context) (kubernetes.Interface, error)
+	// SnapshotsUntil creates a client of VolumeSnapshots for one term, as KubeUntil does. nil: no snapshots are taken.
+	SnapshotsUntil func(life context.Context) (snapshotclient.Interface, error)
+	// SnapshotInterval is how often a cluster without VolumeSnapshots is asked whether it has them now, and one with them
+	// whether it still has them; 0: every 30 s.
+	SnapshotInterval time.Duration
 	// Endpoint is the path of the driver's CSI socket, with its controller service.
 	Endpoint string
 	// DriverName is the provisioner of StorageClasses and the attacher of VolumeAttachments.
@@ -69,6 +76,9 @@ type Options struct {
 	// once a minute. It attaches a volume again that lost its attachment, for example by a forced detachment.
 	CompareInterval time.Duration
 	Log             *logrus.Entry
+
+	// snapshots is the client of the term; nil: none.
+	snapshots snapshotclient.Interface
 }
 
 const compareInterval = time.Minute
@@ -76,15 +86,17 @@ const compareInterval = time.Minute
 // LeaseName is the Lease for which a driver's controller processes campaign.
 func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
-// Run campaigns until ctx is done. While it leads, it provisions, attaches and expands. It returns nil when ctx is done
+// Run campaigns until ctx is done. While it leads, it provisions, attaches, expands
+// and takes snapshots. It returns nil when ctx is done
 // and all work has stopped, after which another process may lead at once. If it loses the leadership, as while the API
 // server is away, all work stops as well, and Run campaigns again. Each term has its own controllers and informers.
 func Run(ctx context.Context, o Options) error {
-	// Without this gate, attacher and resizer would not wait for their workers.
+	// Without this gate, attacher, resizer and snapshotter would not wait for their workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
 	if err != nil {
-		return fmt.Errorf("enabling the orderly stop of attacher and resizer: %w", err)
+		return fmt.Errorf("enabling the orderly stop of attacher, resizer and snapshotter: %w", err)
 	}
+	addSnapshotKinds()
 	locks := newPublicationLocks()
 	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(plainErrors, locks.intercept))
 	if err != nil {
@@ -115,10 +127,23 @@ func serve(ctx context.Context, o Options, conn *grpc.ClientConn, locks *publica
 			return err
 		}
 	}
+	if o.SnapshotsUntil != nil {
+		var err error
+		if o.snapshots, err = o.SnapshotsUntil(life); err != nil {
+			return err
+		}
+	}
 	return work(ctx, o, conn, locks)
 }
 
-// work runs provisioner, attacher and resizer until ctx is done.
+// addSnapshotKinds makes the kinds known to recorders of Events, of which the snapshotter's library has one.
+var addSnapshotKinds = sync.OnceFunc(func() {
+	if err := snapshotscheme.AddToScheme(scheme.Scheme); err != nil {
+		panic("BUG: add the kinds of VolumeSnapshots to the scheme: " + err.Error())
+	}
+})
+
+// work runs provisioner, attacher, resizer and snapshotter until ctx is done.
 func work(ctx context.Context, o Options, conn *grpc.ClientConn, locks *publicationLocks) error {
 	offered, err := capabilitiesOf(ctx, conn)
 	if err != nil {
@@ -182,6 +207,9 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, locks *publicat
 	loops.Go(func() { affine.run(ctx) })
 	if offered[csipb.ControllerServiceCapability_RPC_GET_CAPACITY] {
 		loops.Go(func() { published.run(ctx) })
+	}
+	if o.snapshots != nil && offered[csipb.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT] {
+		loops.Go(func() { newSnapshots(o, conn, offered, recorder).run(ctx) })
 	}
 	loops.Wait()
 	workers.Wait()
@@ -249,6 +277,14 @@ func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grp
 		csiNodes:    factory.Storage().V1().CSINodes().Lister(),
 		locks:       locks,
 		recorder:    recorder, clock: clock.RealClock{}, log: o.Log,
+	}
+}
+
+func newSnapshots(o Options, conn *grpc.ClientConn, offered map[csipb.ControllerServiceCapability_RPC_Type]bool, recorder record.EventRecorder) *snapshots {
+	return &snapshots{
+		kube: o.Kube, client: o.snapshots, conn: conn, driverName: o.DriverName,
+		canList:  offered[csipb.ControllerServiceCapability_RPC_LIST_SNAPSHOTS],
+		interval: cmp.Or(o.SnapshotInterval, snapshotInterval), recorder: recorder, log: o.Log,
 	}
 }
 

@@ -40,14 +40,24 @@ type controllerService struct {
 	published map[string]string
 	deleted   []string
 	expanded  []*csipb.ControllerExpandVolumeRequest
+	// snapshots are the requests for snapshots, and unsnapshots the ids that were to be deleted.
+	snapshots      []*csipb.CreateSnapshotRequest
+	unsnapshots    []string
+	refuseDeletion bool            // of snapshots
+	listed         *csipb.Snapshot // the only snapshot; nil: none
 }
 
 func (*controllerService) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
-	return &csipb.ControllerGetCapabilitiesResponse{Capabilities: []*csipb.ControllerServiceCapability{{
-		Type: &csipb.ControllerServiceCapability_Rpc{Rpc: &csipb.ControllerServiceCapability_RPC{
-			Type: csipb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
-		}},
-	}}}, nil
+	response := &csipb.ControllerGetCapabilitiesResponse{}
+	for _, c := range []csipb.ControllerServiceCapability_RPC_Type{
+		csipb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csipb.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+	} {
+		response.Capabilities = append(response.Capabilities, &csipb.ControllerServiceCapability{
+			Type: &csipb.ControllerServiceCapability_Rpc{Rpc: &csipb.ControllerServiceCapability_RPC{Type: c}},
+		})
+	}
+	return response, nil
 }
 
 func (*controllerService) CreateVolume(_ context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
