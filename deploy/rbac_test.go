@@ -215,8 +215,8 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 	}, rightsOf(t, types.LeaderAccount))
 }
 
-// TestWhatTheCSIControllerMayDo lists the rights that its sidecars need: provisioner, attacher and resizer. It creates
-// volumes through REST, which requires the same rights to our objects as the API server.
+// TestWhatTheCSIControllerMayDo lists the rights that its sidecars need: provisioner, attacher, resizer and snapshotter.
+// It creates volumes and snapshots through REST, which requires the same rights to our objects as the API server.
 func TestWhatTheCSIControllerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create update patch",
@@ -224,6 +224,9 @@ func TestWhatTheCSIControllerMayDo(t *testing.T) {
 		"cluster /persistentvolumeclaims/status: patch",
 		"cluster /persistentvolumeclaims: get list watch update",
 		"cluster /persistentvolumes: get list watch create patch delete",
+		"cluster snapshot.storage.k8s.io/volumesnapshotclasses: get list watch",
+		"cluster snapshot.storage.k8s.io/volumesnapshotcontents/status: update patch",
+		"cluster snapshot.storage.k8s.io/volumesnapshotcontents: get list watch patch",
 		"cluster storage.k8s.io/csidrivers=driver.longhorn.io: get",
 		"cluster storage.k8s.io/csinodes: get list watch",
 		"cluster storage.k8s.io/storageclasses: get list watch",

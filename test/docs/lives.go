@@ -133,8 +133,9 @@ var notRun = map[string]string{
 	"kubectl longhorn ui":                                 "it runs until its reader stops it; app/page",
 	"kubectl longhorn ui --open":                          "it opens a browser, and runs until its reader stops it; app/page",
 	"sudo longhorn-manager doctor":                        "on a node itself, which has no cluster; the same is run in the daemon's pod",
-	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl -n default create token operator --audience longhorn-backend)" \`: "in a pod with curl; TestRESTWantsACredential",
-	"source <(longhorn-manager completion bash)              # or zsh":                                                          "it changes the reader's shell; app/completion_test.go",
+	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl -n default create token operator --audience longhorn-backend)" \`:     "in a pod with curl; TestRESTWantsACredential",
+	`kubectl kustomize "https://github.com/kubernetes-csi/external-snapshotter/client/config/crd?ref=v8.7.0" | kubectl create -f -`: "the cluster of the tests has these kinds, and cannot reach the address",
+	"source <(longhorn-manager completion bash)              # or zsh":                                                              "it changes the reader's shell; app/completion_test.go",
 }
 
 // notRunInline are commands in the text of the pages for users, outside of blocks, each with the reason.
@@ -144,6 +145,7 @@ var notRunInline = map[string]string{
 	"kubectl longhorn ui":                        "it runs until its reader stops it; app/page",
 	"kubectl -n longhorn-system delete lhv":      "it has no name: the text says of which volume",
 	"kubectl -n longhorn-system delete lhn NODE": "NODE stands for a node that its daemon has left; controller/node, manager and test/policy have the rule",
+	"kubectl api-resources":                      "it stands for the table that it prints",
 	"kubectl get events":                         "it stands for the right that it needs",
 	"kubectl describe pvc":                       "it has no name: any claim",
 	"kubectl get lhn":                            "it stands for the table that it prints",
