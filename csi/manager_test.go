@@ -217,6 +217,7 @@ func TestManagerSnapshots(t *testing.T) {
 	assert.Equal(t, map[string]map[string]any{
 		"POST /v1/volumes/pvc-1?action=snapshotCRCreate": {"name": "s1", "labels": map[string]any{"type": "snap"}},
 		"POST /v1/volumes/pvc-1?action=snapshotCRGet":    {"name": "s1"},
+		"POST /v1/volumes/pvc-1?action=snapshotCRList":   {},
 		"POST /v1/volumes/pvc-1?action=snapshotCRDelete": {"name": "s1"},
 	}, r.sent)
 	_, err = m.Snapshot(t.Context(), "pvc-2", "s1")
