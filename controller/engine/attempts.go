@@ -78,7 +78,8 @@ func (a *attempts) forget(engine string) {
 	delete(a.sessions, engine)
 }
 
-// begin notes the call for a point; it returns false if the call was made already, or for another session.
+// begin notes that the call for a point starts. It returns false if this process has started it before, or if the
+// session is another one.
 func (a *attempts) begin(engine, id string, p layers.Point) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -92,8 +92,8 @@ func (c *Controller) writeStatus(ctx context.Context, s Status) error {
 	return nil
 }
 
-// create creates the object of a snapshot that has none. If an object of that name exists, either the cache lacks it, or
-// it is about another volume: the name of a Snapshot is unique in the namespace.
+// create creates the object of a snapshot that has none. If an object of that name exists, either the cache lacks it,
+// or it is about another volume: the name of a Snapshot is unique in the namespace.
 func (c *Controller) create(ctx context.Context, in Input, s *longhorn.Snapshot) error {
 	_, err := c.deps.Snapshots.Create(ctx, s)
 	if err == nil {

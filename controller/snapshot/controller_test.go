@@ -91,8 +91,8 @@ func plain(name string) *longhorn.Snapshot {
 	}
 }
 
-// TestLifeOfASnapshot: each write is of the version that its decision is based on, and the object is at rest between the
-// steps of others.
+// TestLifeOfASnapshot: each write is of the version that its decision is based on, and the controller writes nothing
+// while another component works.
 func TestLifeOfASnapshot(t *testing.T) {
 	c := begin(t, nil, plain("s1"))
 	c.sync(nil)
@@ -190,8 +190,8 @@ func TestAFinalizerStaysIfTheSnapshotIsNotDeleted(t *testing.T) {
 	assert.True(t, types.HasFinalizer(k.get("s1")))
 }
 
-// TestAPointIsForgottenOnlyIfNoLiveReplicaShowsIt: the cache may lack a replica that has just been created from one with
-// the point.
+// TestAPointIsForgottenOnlyIfNoLiveReplicaShowsIt: the cache may lack a replica that was rebuilt from one with the
+// point.
 func TestAPointIsForgottenOnlyIfNoLiveReplicaShowsIt(t *testing.T) {
 	k := begin(t, lineWith(point(4, "s1", deleted)))
 	k.Seed(build.PlacedReplica("vol-r-2", "vol", "n", "disk", func(r *longhorn.Replica) {

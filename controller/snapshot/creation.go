@@ -28,8 +28,8 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// planCreation intends the point of the next Snapshot, if nothing prevents it. picked is that Snapshot, or the one of the
-// attempt under way. waits says why the other Snapshots wait.
+// planCreation intends the point of the next Snapshot, if nothing prevents it. picked is that Snapshot, or the one of
+// the attempt under way. waits says why the other Snapshots wait.
 func planCreation(in Input, p *Plan) (picked *longhorn.Snapshot, waits why) {
 	if giveUpStopped(in, p) {
 		return nil, why{}

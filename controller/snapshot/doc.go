@@ -13,12 +13,12 @@
 //	gone           ←    finalizer
 //	                    forgets the point    →   -                     when no replica shows it
 //
-// The call is made by the engine's controller, for two reasons. Only the daemon of the engine's node reaches the
-// engine. And the point becomes ready only under the epoch in which the members switched: that controller is the one
-// that records epochs, in the same object. So this controller writes objects only, and any leader can continue its work.
+// The engine's controller makes the call, for two reasons. Only the daemon of the engine's node reaches the engine. And
+// the point becomes ready only under the epoch in which the members switched: that controller records epochs, in the
+// same object. So this controller only writes objects, and any leader can continue its work.
 //
 // It owns the Snapshots' status, finalizer, label and owner, Engine.status.snapshots, and the tickets of type
-// snapshot-controller. It shares Engine.status.line with the engine's controller. Each change of it is one
+// snapshot-controller. It shares Engine.status.line with the engine's controller. Each change of the line is one
 // compare-and-swap of the Engine. While an engine starts, this controller leaves the line as it is, because the engine
 // may propose another one.
 //

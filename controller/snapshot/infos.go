@@ -9,11 +9,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// infos returns the snapshots of a volume under the names that Longhorn's clients know, and volume-head. A snapshot that
-// was deleted is shown until no replica has its space, unless a later one has its name. It is nil for a volume that
-// never had a snapshot.
+// infos returns the snapshots of a volume under the names that Longhorn's clients know, and volume-head. A deleted
+// snapshot is shown until no replica has its space, unless a later one has its name. The result is nil for a volume
+// that never had a snapshot.
 //
-// Sizes are those of one member, and change only when its status does: at most every 30 s, by a significant amount.
+// Sizes come from one member, and change only with its status: at most every 30 s, by a significant amount.
 func infos(in Input, l *longhorn.Line) map[string]longhorn.SnapshotInfo {
 	if l == nil {
 		return nil
