@@ -29,6 +29,8 @@ const (
 	ReasonSnapshotLost = "Lost"
 	// SnapshotDeleted: the snapshot was deleted, and a finalizer keeps its object.
 	ReasonSnapshotDeleted = "Deleted"
+	// SnapshotMerging is a reason of the condition SpaceFreed: replicas are freeing the space.
+	ReasonSnapshotMerging = "Merging"
 	// SnapshotInterrupted: the daemon or the engine was restarted during the attempt.
 	ReasonSnapshotInterrupted = "Interrupted"
 	// SnapshotMembersChanged: a replica left or joined the volume during the attempt.
@@ -37,7 +39,7 @@ const (
 )
 
 // Reasons why a replica does not merge the layers of a deleted snapshot, as the data plane reports them. There are
-// others, which end by themselves.
+// others, which end without the help of a user.
 const (
 	// MergeNeedsSpace: the disk is below the space that it keeps free.
 	ReasonMergeNeedsSpace = "NeedsSpace"
@@ -45,7 +47,7 @@ const (
 	ReasonMergeNeedsRepair = "NeedsRepair"
 )
 
-// SnapshotTicketPrefix begins the ids of the tickets that attach volumes for snapshots.
+// SnapshotTicketPrefix is the start of the ids of the tickets that attach volumes for snapshots.
 const SnapshotTicketPrefix = "snapshot-controller-"
 
 // SnapshotTicketID is the id of the ticket that attaches a volume for a snapshot (Longhorn's form).

@@ -99,5 +99,26 @@ func showDeleted(in Input, p *Plan, s *longhorn.Snapshot) {
 	next.MarkRemoved, next.ReadyToUse = true, false
 	refuse(in, &next, types.ReasonSnapshotDeleted, "the snapshot was deleted")
 	next.Error = ""
+	if next.Number > 0 {
+		next.Conditions, _ = types.SetCondition(next.Conditions, spaceFreed(in, next.Number), in.Now)
+	}
 	p.show(in, s, next)
+}
+
+// spaceFreed says whether replicas still have the space of a deleted snapshot. Only a Snapshot that another finalizer
+// keeps shows it for long; the condition SnapshotSpaceWaits of the Volume is for the others.
+func spaceFreed(in Input, number int64) longhorn.Condition {
+	c := longhorn.Condition{Type: longhorn.SnapshotConditionSpaceFreed, Status: longhorn.ConditionTrue}
+	l := in.lineRead()
+	if l == nil || !slices.ContainsFunc(l.Points, func(p longhorn.LinePoint) bool { return p.Number == number }) {
+		return c
+	}
+	c.Status, c.Reason, c.Message = longhorn.ConditionFalse, types.ReasonSnapshotMerging, "replicas free the space"
+	for _, r := range in.Replicas {
+		if l := types.CurrentLayers(r); l != nil && l.MergeWaits != "" {
+			c.Reason, c.Message = l.MergeWaits, "replica "+r.Name+" on node "+r.Spec.NodeID+" waits: "+l.MergeWaits
+			return c
+		}
+	}
+	return c
 }

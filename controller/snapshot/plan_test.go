@@ -527,3 +527,19 @@ func TestTickets(t *testing.T) {
 		})
 	}
 }
+
+func TestADeletedSnapshotThatIsKeptShowsItsSpace(t *testing.T) {
+	kept := snap("s1", isDeleting, wasReady, func(s *longhorn.Snapshot) { s.Finalizers, s.Status.Number = []string{"another"}, 4 })
+	freed := func(in Input) longhorn.Condition {
+		p := plan(in)
+		require.Len(t, p.Statuses, 1)
+		c := types.FindCondition(p.Statuses[0].Next.Conditions, longhorn.SnapshotConditionSpaceFreed)
+		c.LastTransitionTime = ""
+		return c
+	}
+	in := input(lineWith(point(4, "s1", deleted)), kept)
+	assert.Equal(t, longhorn.Condition{Type: "SpaceFreed", Status: "False", Reason: "Merging", Message: "replicas free the space"}, freed(in))
+	in.Replicas[1].Status.Layers.MergeWaits = "NeedsSpace"
+	assert.Equal(t, longhorn.Condition{Type: "SpaceFreed", Status: "False", Reason: "NeedsSpace", Message: "replica r2 on node b waits: NeedsSpace"}, freed(in))
+	assert.Equal(t, longhorn.Condition{Type: "SpaceFreed", Status: "True"}, freed(input(&longhorn.Line{Counter: 4}, kept)))
+}
