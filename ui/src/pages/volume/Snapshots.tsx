@@ -80,7 +80,7 @@ function Row({ volume, snapshot: s, setOpen }: { volume: Volume; snapshot: Snaps
       <td className="since">
         {volume.actions['snapshotRevert'] !== undefined && !s.markRemoved && (
           <Button look="quiet" aria-label={`Return to ${s.name}`} onPress={() => setOpen({ act: 'revert', snapshot: s })}>
-            Return to it …
+            Return …
           </Button>
         )}
         {!s.markRemoved && (
