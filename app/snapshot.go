@@ -27,7 +27,7 @@ func snapshotCommand() *cli.Command {
 		Commands: []*cli.Command{
 			command("list", "the snapshots of a volume, the oldest first", "VOLUME", listSnapshots, outputFlag()),
 			command("create", "request a snapshot; a detached volume is attached for that time", "VOLUME [NAME]", createSnapshot,
-				&cli.StringMapFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label, as key=value; may be repeated"}),
+				&cli.StringMapFlag{Name: "label", Usage: "a label, as key=value; may be repeated"}),
 			command("delete", "delete a snapshot; replicas free its space later", "VOLUME NAME", deleteSnapshot),
 			command("revert", "return a detached volume to a snapshot; all that was written since then is lost", "VOLUME NAME", revertSnapshot,
 				&cli.BoolFlag{Name: "yes", Usage: "confirm that this data may be lost"}),

@@ -130,6 +130,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
 		"create settings/replica-soft-anti-affinity", "create settings/replica-zone-soft-anti-affinity",
 		"create settings/rest-trusted-network", "create settings/rwx-volume-allowed-clients", "create settings/rwx-volume-fast-failover",
+		"create settings/snapshot-count-warning-threshold", "create settings/snapshot-max-count",
 		"create settings/storage-minimal-available-percentage",
 		"create settings/storage-over-provisioning-percentage",
 		"create settings/storage-reserved-percentage-for-default-disk",
