@@ -15,6 +15,8 @@ const (
 	engineWritesLost     = "WritesLost"
 	engineFrontendFailed = "FrontendFailed"
 	engineInterrupted    = "Interrupted"
+	engineMismatch       = "SnapshotMismatch"
+	engineLineFailed     = "LineFailed"
 )
 
 var (
@@ -46,6 +48,8 @@ var engineAdvice = map[cause]advice{
 	{KindEngine, types.ConditionInstanceCreation, engineFrontendFailed}: {Broken, "the block device of volume {volume} could not be created on node {node}", []Step{
 		{"Check on the node itself what it lacks", "kubectl -n {ns} exec {daemon} -- longhorn-manager doctor"}, dpLog,
 	}, false},
+	{KindEngine, types.ConditionInstanceCreation, engineMismatch}:            {Broken, "the engine of volume {volume} does not start: the record of its snapshots and its replicas have different snapshots with one number", []Step{older}, false},
+	{KindEngine, types.ConditionInstanceCreation, engineLineFailed}:          {Broken, "the engine of volume {volume} does not start: no replica could follow the record of its snapshots", []Step{seeCopies, dpLog}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineInterrupted}:         {Info, "a start of the engine of volume {volume} was interrupted", []Step{itself}, false},
 	{KindEngine, types.ConditionEpochRefused, types.ReasonRulesOfMembership}: {Broken, "the engine of volume {volume} proposes members that the rules of membership forbid; nothing is recorded", []Step{older, dpLog}, false},
 	{KindEngine, types.ConditionDeviceInUse, ""}: {Warning, "the device of volume {volume} is in use, so its engine cannot stop", []Step{

@@ -150,6 +150,7 @@ var notRunInline = map[string]string{
 	"kubectl describe pvc":                       "it has no name: any claim",
 	"kubectl get lhn":                            "it stands for the table that it prints",
 	"kubectl get lhs":                            "it stands for the table that it prints",
+	"kubectl -n longhorn-system get lhsnap":      "it stands for the table that it prints",
 	"kubectl get lhva":                           "it stands for the table that it prints",
 	"kubectl get -o name":                        "it stands for the names that it prints",
 	"kubectl longhorn explain node NODE":         "NODE stands for a node; blocks explain one by its name",

@@ -32,7 +32,7 @@ func TestSnapshots(t *testing.T) {
 	takeSnapshot(ctx, t, c, volume, "e2e-first")
 
 	writeFile(ctx, t, c, ns, "user", "/data/later", 32)
-	killProcess(ctx, t, c, nodeOf(ctx, t, c, ns, "user"), "instance-manager")
+	killProcess(ctx, t, c, nodeOf(ctx, t, c, ns, "user"), "instance-manager serve") // the device outlives it
 	waitHealthy(ctx, t, c, volume, 2*time.Minute)
 	takeSnapshot(ctx, t, c, volume, "e2e-second")
 
