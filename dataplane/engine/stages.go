@@ -26,7 +26,7 @@ type stages struct {
 	e       *Engine
 	b       *rebuild
 	target  *member
-	fresh   bool         // the target was never written
+	fresh   bool         // it has zeroes where nothing was sent: it was never written, and nothing was copied to it
 	partial bool         // it had a base
 	done    layers.Point // the newest point that it has sealed
 	own     bool         // nothing was sealed since the start: its own blocks above the base and all marks count
@@ -173,6 +173,7 @@ func (s *stages) start(was layersState) error {
 	}
 	s.done, s.own = line.Base(source.Chain, now.Chain), true
 	s.partial = s.done.Number > 0
+	s.fresh = s.fresh && !s.partial
 	if s.marked, err = s.marksOfTarget(); err != nil {
 		return err
 	}
@@ -209,7 +210,8 @@ const maxStageFailures = 3
 
 // copyPoints copies all stages except the last one. When it returns without an error, no snapshot may start. If a stage
 // fails because its source has failed, or has merged the border away, the stage starts again: then the target's own
-// blocks count, which includes all that the failed stage has copied.
+// blocks count, which includes all that the failed stage has copied. A later stage, or one that starts again, must write
+// zeroes too, because the target may have data there.
 func (s *stages) copyPoints() error {
 	for failures := 0; ; {
 		next, left, err := s.next()
@@ -234,7 +236,7 @@ func (s *stages) copyPoints() error {
 			if failures++; failures >= maxStageFailures {
 				return err
 			}
-			s.own = true
+			s.own, s.fresh = true, false
 			s.e.log.WithError(err).WithField("replica", s.target.name).Warn("A stage of the rebuild failed and starts again")
 		}
 	}
@@ -284,7 +286,7 @@ func (e *Engine) keepBorders(b *rebuild, needed []layers.Point) error {
 
 // stage makes the view at a point on the target, and seals it there.
 func (s *stages) stage(to layers.Point, left int) error {
-	c := s.e.newCopier(s.b, viewSource{s.e, s.b.ctx, to}, s.target, s.fresh && s.own && !s.partial)
+	c := s.e.newCopier(s.b, viewSource{s.e, s.b.ctx, to}, s.target, s.fresh)
 	c.isStill = true
 	readers := []*rangeReader{s.e.differs(s.done, to, s.e.sources)}
 	if s.own {
@@ -301,7 +303,7 @@ func (s *stages) stage(to layers.Point, left int) error {
 	if err := s.tell(points.OpSealStage, points.SealStage{Line: line, Point: to}); err != nil {
 		return err
 	}
-	s.done, s.own = to, false
+	s.done, s.own, s.fresh = to, false, false
 	s.sealed++
 	return s.clearMarks()
 }
@@ -326,7 +328,7 @@ func (s *stages) last() error {
 	if err != nil {
 		return err
 	}
-	c := e.newCopier(s.b, members{e.mirror}, s.target, s.fresh && s.own && !s.partial)
+	c := e.newCopier(s.b, members{e.mirror}, s.target, s.fresh)
 	if err := s.copyRanges(c, readers, 1); err != nil {
 		return err
 	}
