@@ -156,8 +156,12 @@ func compareNames(a, b string) int {
 	return 0
 }
 
+// errNoVerdict wraps an error that says nothing about a member: it has not failed, and it has not done the work for which
+// the other members may need longer.
+var errNoVerdict = errors.New("the request was refused")
+
 // onServing runs do for every serving member concurrently and returns when all are done. A member for which do returns
-// an error has failed as a member. So has a member that makes the others wait too long.
+// an error has failed as a member, except with errNoVerdict. So has a member that makes the others wait too long.
 func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	errs := make([]error, len(ro.serving))
 	var peers peerRequests
@@ -165,10 +169,12 @@ func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	for i, b := range ro.serving {
 		wg.Go(func() {
 			w := m.watchdog.watchPeer(&peers, b)
-			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
-				m.failed(b, errs[i])
-			} else {
+			errs[i] = b.unlessStuck(func() error { return do(b) })
+			switch {
+			case errs[i] == nil:
 				m.watchdog.peerAnswered(&peers)
+			case !errors.Is(errs[i], errNoVerdict):
+				m.failed(b, errs[i])
 			}
 			m.watchdog.forgetWait(w)
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -284,44 +283,6 @@ func (e *Engine) gateFacts(ro *roster) (membership.Epoch, layers.Gate) {
 		Uneven:   e.mirror.regions.hasUnequal(),
 		UnderWay: e.mirror.gate.changesInside(),
 	}
-}
-
-// seal makes everything below the border durable on all members, and then the statement that it is. It is judged like a
-// flush: a member that fails, or is slower than the others by the slow rule, is expelled. A member that is full stays.
-func (e *Engine) seal(s *snapshot, ro *roster) (sealed []string, err error) {
-	var mu sync.Mutex
-	var full error
-	ended := make(chan error, 1)
-	e.tasks.Go(func() {
-		ended <- e.mirror.onServing(ro, func(b *member) error {
-			err := tell(background, b, points.OpSeal, s.point)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, nbd.ENOSPC):
-				full = fmt.Errorf("%w: replica %s: %w", layers.ErrNoRoom, b.name, err)
-				return nil
-			case err != nil:
-				return fmt.Errorf("seal point %d: %w", s.point.Number, err)
-			}
-			sealed = append(sealed, b.name)
-			return nil
-		})
-	})
-	select {
-	case err = <-ended:
-	case <-s.ctx.Done():
-		return nil, endedAttempt(s.ctx)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", layers.ErrBusy, err)
-	case full != nil:
-		return nil, full
-	}
-	return slices.Sorted(slices.Values(sealed)), nil
 }
 
 // isUnchanged returns an error if the members or the epoch have changed since the members switched.
