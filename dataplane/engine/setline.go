@@ -19,7 +19,8 @@ var errGivenUp = errors.New("the point was given up")
 
 // SetLine gives the engine the line that the API object now holds. The engine tells all members, which merge the layers
 // of borders that may go. It may be repeated; after an error it must be. An attempt under way that the line has given up
-// ends first. A line with a lower counter is refused with ErrOldLine.
+// ends first. A line that cannot be a later version of the engine's line is refused with ErrOldLine, and a line with
+// another revert with ErrReverted.
 func (e *Engine) SetLine(ctx context.Context, session string, line layers.Line) error {
 	if err := e.setLine(ctx, session, line); err != nil {
 		return fmt.Errorf("set the line: %w", err)
@@ -139,9 +140,9 @@ func (e *Engine) awaitSnapshot(ctx context.Context, line layers.Line) error {
 // useLine makes a line the line of the engine.
 func (e *Engine) useLine(line layers.Line) error {
 	e.mu.Lock()
-	if line.Counter < e.state.Line.Counter {
-		defer e.mu.Unlock()
-		return fmt.Errorf("%w: its counter is %d, the line has %d", ErrOldLine, e.state.Line.Counter, line.Counter)
+	if err := mayReplace(e.state.Line, line); err != nil {
+		e.mu.Unlock()
+		return err
 	}
 	changed := !equalLines(e.state.Line, line)
 	e.state.Line = line

@@ -55,7 +55,7 @@ func (s *snapshot) String() string {
 //
 // An attempt is made once for each point: a repeated call returns the result of the first one. The attempt ends when
 // ctx ends. The error wraps one of layers.ErrBusy, ErrNoRoom, ErrUneven, ErrNotPrepared, ErrLate, ErrManyFiles and
-// ErrNoPoint, or one of ErrNotSupported, ErrNotRunning, ErrOtherSession and ErrOldLine.
+// ErrNoPoint, or one of ErrNotSupported, ErrNotRunning, ErrOtherSession, ErrOldLine and ErrReverted.
 func (e *Engine) Snapshot(ctx context.Context, session string, line layers.Line, p layers.Point) (SnapshotResult, error) {
 	s, err := e.beginSnapshot(session, line, p)
 	if err != nil {

@@ -45,6 +45,7 @@ const (
 	reasonNotSupported  = "NotSupported"  // a replica is served by a release without snapshots
 	reasonNoSnapshot    = "NoSnapshot"    // the line does not have the point in the required state
 	reasonOldLine       = "OldLine"       // the engine has a newer line
+	reasonReverted      = "Reverted"      // the line has another revert: the engine must be restarted
 
 	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
 	reasonDiskNotResponding = string(replica.DiskNotResponding)
@@ -97,6 +98,7 @@ var snapshotReasons = []struct {
 }{
 	{engine.ErrNotSupported, reasonNotSupported},
 	{engine.ErrOldLine, reasonOldLine},
+	{engine.ErrReverted, reasonReverted},
 	{layers.ErrManyFiles, reasonTooManyLayers},
 	{layers.ErrNoRoom, reasonNoRoom},
 	{layers.ErrUneven, reasonUnevenRegions},

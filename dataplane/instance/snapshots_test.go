@@ -31,6 +31,7 @@ func TestRefusalsOfSnapshotsHaveReasons(t *testing.T) {
 		{engine.ErrNotSupported, reasonNotSupported},
 		{layers.ErrNoPoint, reasonNoSnapshot},
 		{engine.ErrOldLine, reasonOldLine},
+		{engine.ErrReverted, reasonReverted},
 		{engine.ErrBusy, reasonBusy},
 	} {
 		err := toStatus(fmt.Errorf("create snapshot 3: %w", tc.err))
