@@ -66,3 +66,30 @@ func TestARunningEngineRefusesARevert(t *testing.T) {
 	assert.Equal(t, sent, r.disk("a").count(points.OpLine), "members learned of the revert")
 	assert.Zero(t, r.disk("a").data.shown().Reverted)
 }
+
+// The API object was restored from a backup after the engine had started. It gives numbers out that the engine knows.
+func TestASnapshotNeedsANewNumber(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	first, _ := r.snapshot(e)
+	known, q := r.intend()
+	require.NoError(t, e.SetLine(t.Context(), e.cfg.Session, known))
+	asked := r.disk("a").count(points.OpState)
+	refused := func(line layers.Line, p layers.Point) {
+		t.Helper()
+		_, err := e.Snapshot(t.Context(), e.cfg.Session, line, p)
+		require.ErrorIs(t, err, ErrOldLine)
+		assert.Equal(t, asked, r.disk("a").count(points.OpState), "the attempt started")
+		assert.Nil(t, e.lastSnapshot.err, "the last attempt")
+	}
+	other := layers.Point{Number: q.Number, Nonce: q.Nonce + 1}
+	refused(layers.Line{
+		Counter: q.Number, Points: []layers.Mark{known.Points[0], {Point: other, State: layers.Intended}},
+	}, other)
+	refused(layers.Line{Counter: q.Number, Points: []layers.Mark{{Point: q, State: layers.Intended}}}, q)
+	_, err := e.Snapshot(t.Context(), e.cfg.Session, known, q)
+	require.NoError(t, err, "the engine knows the point")
+	require.NoError(t, r.conclude(e, q, nil))
+	r.sameView(first, nil, "a", "b")
+	r.sameView(q, nil, "a", "b")
+}

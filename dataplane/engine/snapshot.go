@@ -91,6 +91,9 @@ func (e *Engine) beginSnapshot(session string, line layers.Line, p layers.Point)
 	if line.State(p) != layers.Intended {
 		return nil, fmt.Errorf("point %d is not intended: %w", p.Number, layers.ErrNoPoint)
 	}
+	if err := mayReplace(e.state.Line, line); err != nil { // a number that the engine knows, with another nonce, as well
+		return nil, err
+	}
 	if err := layers.MayIntend(e.snapshotFactsLocked()); err != nil {
 		if e.operation != nil {
 			err = fmt.Errorf("%w: %s", err, e.operation)
