@@ -98,3 +98,41 @@ func TestAFullMemberDoesNotMakeTheOthersSlow(t *testing.T) {
 	require.ErrorIs(t, r.answer(ended), layers.ErrNoRoom)
 	r.expectAllMembers(e, "a", "b", "c")
 }
+
+// waitsForSwitch reports whether a disk has prepared for a point, and still puts changes below the border.
+func (d *disk) waitsForSwitch() bool {
+	d.data.mu.Lock()
+	defer d.data.mu.Unlock()
+	return d.data.prepared
+}
+
+// The API object may be out of reach for long, so the caller cannot give the point up.
+func TestAfterAFailedAttemptNoMemberWaitsForTheSwitch(t *testing.T) {
+	for name, op := range map[string]uint16{"prepare": points.OpPrepare, "switch": points.OpSwitch} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "a", "b", "c")
+			e, _ := r.run(1)
+			require.NoError(t, writeOnes(e.Backend()))
+			d := r.disk("b")
+			d.setControlErr(op, nbd.ENOSPC)
+			d.before = func(o uint16) {
+				if op == points.OpSwitch && o == op && d.count(op) > 0 {
+					d.setControlErr(op, nil) // of the first request only
+				}
+			}
+			line, p := r.intend()
+			_, err := e.Snapshot(t.Context(), e.cfg.Session, line, p)
+			require.Error(t, err)
+			for _, d := range r.disks {
+				require.Eventually(t, func() bool { return !d.waitsForSwitch() }, 10*time.Second, time.Millisecond, d.name)
+			}
+			require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(7, 8192), 0, false))
+			require.NoError(t, r.conclude(e, p, err))
+			r.sameBytes()
+			d.setControlErr(op, nil)
+			next, _ := r.snapshot(e)
+			r.sameView(next, nil, "a", "b", "c")
+			r.expectAllMembers(e, "a", "b", "c")
+		})
+	}
+}

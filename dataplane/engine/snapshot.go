@@ -140,6 +140,7 @@ func (e *Engine) takeSnapshot(s *snapshot) (SnapshotResult, error) {
 	}
 	epoch, pause, err := e.switchHeads(s, ro)
 	if err != nil {
+		e.endPreparation(s, ro)
 		return SnapshotResult{}, err
 	}
 	sealed, err := e.seal(s, ro)
@@ -178,9 +179,27 @@ func (e *Engine) prepareHeads(s *snapshot, ro *roster) error {
 		return refusedPoint(ctx, err)
 	}
 	request := points.Prepare{Point: s.point, Limit: layers.MostFiles}
-	return refusedPoint(ctx, joinNamed(ro.serving, e.onEach(ctx, ro.serving, func(ctx context.Context, m *member) error {
+	err = joinNamed(ro.serving, e.onEach(ctx, ro.serving, func(ctx context.Context, m *member) error {
 		return tell(ctx, m, points.OpPrepare, request)
-	})))
+	}))
+	if err != nil {
+		e.endPreparation(s, ro)
+	}
+	return refusedPoint(ctx, err)
+}
+
+// endPreparation makes the members that have prepared for a failed attempt switch, in the background. Otherwise they
+// wait for the switch until the caller has given the point up, which may take long. No member seals the border, so it
+// does not matter which changes are below it. The result does not matter either: a member that does not know the border
+// refuses.
+func (e *Engine) endPreparation(s *snapshot, ro *roster) {
+	e.tasks.Go(func() {
+		ctx, stop := e.within(e.ctx, lineTimeout, errNoAnswer)
+		defer stop()
+		e.onEach(ctx, ro.serving, func(ctx context.Context, m *member) error {
+			return tell(ctx, m, points.OpSwitch, s.point)
+		})
+	})
 }
 
 // mayPrepare asks the members for the facts that decide whether a snapshot may start.
@@ -267,8 +286,8 @@ func (e *Engine) switchHeads(s *snapshot, ro *roster) (epoch membership.Epoch, p
 		return tell(ctx, m, points.OpSwitch, s.point)
 	}))
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return epoch, 0, fmt.Errorf("%w: %w", endedAttempt(ctx), err)
+	case err != nil && ctx.Err() != nil: // err may wrap an error of the context, which says less
+		return epoch, 0, fmt.Errorf("%w: %s", endedAttempt(ctx), err.Error())
 	case err != nil:
 		return epoch, 0, fmt.Errorf("%w: %w", layers.ErrNotPrepared, err)
 	}
