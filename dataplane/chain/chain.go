@@ -23,7 +23,8 @@ import (
 //	changes     a change holds it for reading, from its lookup to its entry. A merge holds it for writing while it
 //	            copies into a file that users write to. So does a replacement of the file that takes changes
 //	reads       a read, and a change, hold it for reading from the lookup to the end of their I/O. A merge takes it for
-//	            a moment before it punches, and so does the removal of a file
+//	            a moment before it punches, and so does the removal of a file. A view that closes does not take it: each
+//	            view has a lock of its own for its reads, View.reading, which they take before this one
 type Chain struct {
 	dir   fsys.Dir
 	opts  Options

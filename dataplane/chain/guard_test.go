@@ -161,16 +161,42 @@ func TestAViewThatClosesDoesNotDelayASwitch(t *testing.T) {
 	v, err := p.c.View(p.ready()[0])
 	require.NoError(t, err)
 	do(t, p.prepare)
-	p.c.reads.RLock() // a read of the view
-	waiting, wait := waits(&p.c.reads, func() { assert.NoError(t, v.Close()) })
+	v.beginRead()
+	waiting, wait := waits(&v.reading, func() { assert.NoError(t, v.Close()) })
 	free := p.c.lane.TryLock()
 	if free {
 		p.c.lane.Unlock()
 	}
-	p.c.reads.RUnlock()
+	v.endRead()
 	wait()
 	assert.True(t, waiting)
 	assert.True(t, free)
 	require.Empty(t, p.c.views)
 	do(t, p.doSwitch, p.seal)
+}
+
+// A write hangs in the disk, and so does a read of another view. A view that closes waits for neither, and stops no
+// other read.
+func TestAViewThatClosesWaitsOnlyForItsOwnReads(t *testing.T) {
+	p := start(t)
+	do(t, p.snapshot)
+	v, err := p.c.View(p.ready()[0])
+	require.NoError(t, err)
+	other, err := p.c.View(p.ready()[0])
+	require.NoError(t, err)
+	ch, err := p.c.begin(1)
+	require.NoError(t, err)
+	other.beginRead()
+	waiting, wait := waits(&p.c.reads, func() { assert.NoError(t, v.Close()) })
+	free := p.c.reads.TryRLock()
+	if free {
+		p.c.reads.RUnlock()
+	}
+	other.endRead()
+	ch.end()
+	wait()
+	assert.False(t, waiting)
+	assert.True(t, free, "a read must not wait for the view")
+	require.ErrorIs(t, v.ReadAt(make([]byte, 512), 0), ErrClosed)
+	do(t, other.Close)
 }

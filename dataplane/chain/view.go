@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -19,6 +20,8 @@ type View struct {
 	point   layers.Point
 	content content
 	ended   atomic.Pointer[error]
+	// reading is held for reading by each read of the view, before Chain.reads. Close waits for it.
+	reading sync.RWMutex
 }
 
 // View opens the content at a point for reading. The caller must Close it.
@@ -85,8 +88,8 @@ func (v *View) Size() int64 {
 
 // ReadAt fills p.
 func (v *View) ReadAt(p []byte, off int64) error {
-	v.c.reads.RLock()
-	defer v.c.reads.RUnlock()
+	v.beginRead()
+	defer v.endRead()
 	if err := v.check(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
@@ -95,12 +98,22 @@ func (v *View) ReadAt(p []byte, off int64) error {
 
 // Extents describes [off, end) as Chain.Extents does.
 func (v *View) Extents(off, end int64) ([]nbd.Extent, error) {
-	v.c.reads.RLock()
-	defer v.c.reads.RUnlock()
+	v.beginRead()
+	defer v.endRead()
 	if err := v.check(off, end-off); err != nil {
 		return nil, err
 	}
 	return v.content.extents(off, end)
+}
+
+func (v *View) beginRead() {
+	v.reading.RLock()
+	v.c.reads.RLock()
+}
+
+func (v *View) endRead() {
+	v.c.reads.RUnlock()
+	v.reading.RUnlock()
 }
 
 // check returns why the range cannot be read. A chain that has failed is not read: after a failed sync the cache may
@@ -118,17 +131,24 @@ func (v *View) check(off, length int64) error {
 // end makes later reads fail.
 func (v *View) end(err error) { v.ended.CompareAndSwap(nil, &err) }
 
-// Close closes the files that only this view has. It waits for the reads of the view first, without a lock: a switch
-// takes lane while no user is served.
+// Close closes the files that only this view has. It waits for the reads of the view first, without a lock of the chain:
+// a switch takes lane while no user is served. It does not wait for any other read or change, which may hang in the
+// disk. These do not use the files that it closes: a file has left the list before, and retire has waited for them.
 func (v *View) Close() error {
 	v.end(ErrClosed)
-	v.c.awaitReaders()
+	v.awaitReads()
 	v.c.lane.Lock()
 	defer v.c.lane.Unlock()
 	for _, err := range v.releaseLocked() {
 		return err
 	}
 	return nil
+}
+
+// awaitReads returns when each read of the view that started before it has ended.
+func (v *View) awaitReads() {
+	v.reading.Lock()
+	defer v.reading.Unlock()
 }
 
 // releaseLocked closes the files that have left the list and that no other view has. The caller holds lane.
