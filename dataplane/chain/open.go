@@ -243,17 +243,17 @@ func (c *Chain) openFiles(s *state) error {
 	return c.settle(unsealed, merged)
 }
 
-// openRecent opens recent of an unsealed file. A merge has removed it from a file that takes no changes. The head gets
-// a new one then. If an opening was killed while it created that file, the file is too short, and it is created again.
-// It gets no boot id, because it may also be damaged: then other members are preferred.
+// openRecent opens recent of an unsealed file. A merge has removed it from a file that takes no changes. The head always
+// has one: it is durable before the list names the head. If it is missing, or too short because an opening was killed
+// while it created the file, it is created again. Then it gets no boot id, because the lost one may have had entries:
+// other members are preferred.
 func (c *Chain) openRecent(s *state, f *file) error {
 	if f.lowest.Load() {
 		return nil
 	}
-	err, boot := f.openRecent(), c.opts.BootID
+	err := f.openRecent()
 	switch {
 	case errors.Is(err, errShort) && f == s.active():
-		boot = ""
 		if err := unlinkIfAny(c.dir, recentName(f.n)); err != nil {
 			return fmt.Errorf("remove %s: %w", recentName(f.n), err)
 		}
@@ -266,7 +266,7 @@ func (c *Chain) openRecent(s *state, f *file) error {
 	if err != nil {
 		return fmt.Errorf("create %s: %w", recentName(f.n), err)
 	}
-	err = writeNewRecent(o, c.opts.UID, f.n, boot, c.opts.entries())
+	err = writeNewRecent(o, c.opts.UID, f.n, noBoot, c.opts.entries())
 	if err == nil {
 		err = o.Sync()
 	}
@@ -293,18 +293,13 @@ func (c *Chain) openReadOnly(s *state) error {
 		if err := f.open(false); err != nil {
 			return err
 		}
-		o, err := c.dir.OpenFile(recentName(f.n), fsys.ReadOnly)
-		if isMissing(err) {
+		r, err := c.readRecent(f)
+		switch {
+		case f == s.active() && (isMissing(err) || errors.Is(err, errShort)):
+			r = &recent{n: f.n, boot: noBoot}
+		case isMissing(err):
 			continue
-		}
-		if err != nil {
-			return err
-		}
-		r, err := openRecent(o, recentName(f.n), c.opts.UID, f.n)
-		if errors.Is(err, errShort) && f == s.active() {
-			r, err = &recent{n: f.n}, nil
-		}
-		if err = errors.Join(err, o.Close()); err != nil {
+		case err != nil:
 			return err
 		}
 		f.known.recent = r
@@ -320,4 +315,14 @@ func (c *Chain) openReadOnly(s *state) error {
 		}
 	}
 	return nil
+}
+
+// readRecent reads recent of a file without changing it.
+func (c *Chain) readRecent(f *file) (*recent, error) {
+	o, err := c.dir.OpenFile(recentName(f.n), fsys.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openRecent(o, recentName(f.n), c.opts.UID, f.n)
+	return r, errors.Join(err, o.Close())
 }

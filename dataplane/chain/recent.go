@@ -50,6 +50,9 @@ const (
 	mostRecentEntries = 1 << 20
 	mostEntryBlocks   = 1 << 20
 
+	// noBoot is the boot id of a file that does not count.
+	noBoot = ""
+
 	recentFlagHalf   = 1
 	recentFlagFailed = 2
 )

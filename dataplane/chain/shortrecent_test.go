@@ -10,11 +10,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// An opening was killed while it created the recent of the head. The next opening creates it again.
-func TestAnOpeningCreatesAnUnfinishedRecentAgain(t *testing.T) {
+// The recent of the head is missing, or an opening was killed while it created the file. The next opening creates it
+// again, and distrusts the replica: the lost one may have had entries.
+func TestAnOpeningCreatesALostRecentAgain(t *testing.T) {
 	whole := recent{uid: testUID, n: 2, boot: "boot-1", capacity: 16}
 	for name, content := range map[string][]byte{
-		"empty":                        nil,
+		"missing":                      nil,
+		"empty":                        {},
 		"the header alone":             whole.header(),
 		"the header and a few entries": append(whole.header(), make([]byte, recentFileBytes(4)-recentHeadBytes)...),
 	} {
@@ -22,9 +24,9 @@ func TestAnOpeningCreatesAnUnfinishedRecentAgain(t *testing.T) {
 			p := start(t)
 			do(t, func() error { return p.write(0, 4*block) }, p.snapshot,
 				func() error { return p.write(block, block) }, p.flush, func() error { return p.dir.Unlink("2.recent") })
-			f, err := p.dir.OpenFile("2.recent", fsys.CreateNew)
-			require.NoError(t, err)
-			if len(content) > 0 {
+			if content != nil {
+				f, err := p.dir.OpenFile("2.recent", fsys.CreateNew)
+				require.NoError(t, err)
 				require.NoError(t, f.WriteAt(content, 0))
 			}
 			p.f.Kill()
