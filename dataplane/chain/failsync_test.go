@@ -163,3 +163,29 @@ func TestAnInterruptedOpeningRemembersAFailedSync(t *testing.T) {
 		assert.False(t, p.c.Trust().Recent, "write %d", nth)
 	}
 }
+
+// unflushedHead returns a replica whose head, file 2, has an entry in recent.
+func unflushedHead(t *testing.T) *player {
+	t.Helper()
+	p := start(t)
+	do(t, func() error { return p.write(0, 9*block) }, p.snapshot, func() error { return p.write(block, block) })
+	return p
+}
+
+// Entries of recent could not be written out. The kernel may drop them from its cache, so they no longer count.
+func TestAFlushFailsWhenEntriesOfRecentAreLost(t *testing.T) {
+	p := unflushedHead(t)
+	p.f.LoseUnsynced("2.recent")
+	require.ErrorIs(t, p.c.Datasync(), syscall.EIO)
+	assert.Equal(t, FailedSync, p.c.Cause())
+	require.NoError(t, p.again(failed, nil))
+	assert.Equal(t, layers.Trust{DropCache: true, Distrust: true}, p.c.Trust())
+}
+
+// The process was killed before a flush could ask.
+func TestAnOpeningDistrustsWhenEntriesOfRecentAreLost(t *testing.T) {
+	p := unflushedHead(t)
+	p.f.LoseUnsynced("2.recent")
+	require.NoError(t, p.again(failed, nil))
+	assert.Equal(t, layers.Trust{DropCache: true, Distrust: true}, p.c.Trust())
+}

@@ -15,7 +15,8 @@ func (c *Chain) Datasync() error {
 }
 
 // flush does the steps of layers.FlushSteps on every unsealed file. The caller holds flushing. A bit is written only
-// after the data of all files is durable, and only for a block that was entered before that sync started.
+// after the data of all files is durable, and only for a block that was entered before that sync started. Nothing syncs
+// recent, so the flush asks whether its write-out in the background has failed.
 func (c *Chain) flush() error {
 	if err := c.usable(); err != nil {
 		return err
@@ -31,7 +32,9 @@ func (c *Chain) flush() error {
 			var err error
 			switch {
 			case step == layers.SyncData:
-				err = f.syncData()
+				if err = f.syncData(); err == nil && known[i] != nil {
+					err = known[i].lostEntries()
+				}
 			case known[i] == nil:
 			case step == layers.NoteEntries:
 				noted[i] = known[i].note()

@@ -237,6 +237,16 @@ func (p *presence) failed() {
 	}
 }
 
+// lostEntries returns an error if an entry of recent could not be written out.
+func (p *presence) lostEntries() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.recent == nil {
+		return nil
+	}
+	return p.recent.lost()
+}
+
 // dropRecent closes recent, which has no entries that count any longer.
 func (p *presence) dropRecent() error {
 	p.mu.Lock()

@@ -231,3 +231,12 @@ func (r *recent) writeHeader() error {
 	}
 	return nil
 }
+
+// lost returns an error if an entry could not be written out. The kernel may drop such an entry from its cache, and
+// reports it once. Errors wrap errSync.
+func (r *recent) lost() error {
+	if err := r.file.WriteError(); err != nil {
+		return fmt.Errorf("%s: %w: %w", r.title, errSync, err)
+	}
+	return nil
+}

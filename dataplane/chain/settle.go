@@ -13,7 +13,8 @@ import (
 // bits in the page cache that are not durable. After a failed sync the cache has content that the disk does not have,
 // and no later sync changes that.
 //
-//  1. sync data and maps. An error says that a sync before the opening has failed. Each recent records it
+//  1. sync data and maps, and ask whether recent could be written out. An error says that a sync before the opening has
+//     failed, or that entries are lost. Each recent records it
 //  2. layers.Believe decides from this, the boot and the disk which records count
 //  3. drop data and maps from the cache. After step 1 this loses nothing. An earlier sync may have failed without a
 //     record of it, for example when the process was killed at that moment. From now on reads return the content of the disk,
@@ -122,6 +123,7 @@ func (c *Chain) syncOld(f *file) (lost bool, err error) {
 		if err := synced(p.bits.file); err != nil {
 			return true, fmt.Errorf("sync %s: %w", mapName(f.n), err)
 		}
+		lost = p.lostEntries() != nil || lost
 	}
 	return lost, nil
 }
