@@ -8,8 +8,8 @@ import (
 
 // Prepare puts a border and an empty head above the present head, durably. Changes still go below the border until
 // Switch. limit is layers.MostFiles, or layers.AllFiles for the point of a rebuild. It is safe to repeat in the opening
-// that prepared the point. After another opening it is refused: the head above the border may have changes from before
-// the switch of the other members.
+// that prepared the point. After another opening, and after ForgetAttempt, it is refused: the head above the border may
+// have changes from before the switch of the other members.
 func (c *Chain) Prepare(p layers.Point, limit int) error {
 	c.lane.Lock()
 	defer c.lane.Unlock()
@@ -49,10 +49,26 @@ func (c *Chain) Switch(p layers.Point) error {
 	if c.attempt != p || s.list.chain.Border(p) < 0 {
 		return fmt.Errorf("switch at point %d: %w", p.Number, layers.ErrNotPrepared)
 	}
+	c.switchLocked(s)
+	return nil
+}
+
+// switchLocked lets changes go to the head. The caller holds lane.
+func (c *Chain) switchLocked(s *state) {
 	if s.prepared {
 		c.publish(s, &state{list: s.list, files: s.files, index: s.index})
 	}
-	return nil
+}
+
+// ForgetAttempt ends the attempt of a session that has ended. As after another opening, changes go to the head, and the
+// point that was prepared can be neither prepared again nor switched to: the head above its border may have changes from
+// before the switch of the other members. Its border stays until it is joined. It is in memory, waits for changes under
+// way, and is safe to repeat.
+func (c *Chain) ForgetAttempt() {
+	c.lane.Lock()
+	defer c.lane.Unlock()
+	c.switchLocked(c.state.Load())
+	c.attempt = layers.Point{}
 }
 
 // Seal makes everything below a border durable, and then the statement that it is. It is safe to repeat.
