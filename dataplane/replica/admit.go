@@ -179,6 +179,7 @@ func (r *Replica) install(generation int64, session string, before Meta) (*Sessi
 	if clean {
 		s.lastBootID = before.BootID
 	}
+	s.layering.begin(r.layers != nil)
 	r.current = s
 	r.opts.Questions.admitted(generation) // no request of an older session is under way now
 	for v := range r.views {

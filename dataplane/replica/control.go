@@ -22,6 +22,7 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 		return nil, err
 	}
 	leave := func() { s.gate.leave(t) }
+	s.layering.asked(op)
 	switch op {
 	case membership.OpState:
 		defer leave()
@@ -141,6 +142,9 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 	r.mu.Unlock()
 	if e.IsZero() {
 		return invalid("an epoch must not be empty")
+	}
+	if err := s.layering.checkEpoch(); err != nil {
+		return err
 	}
 	if err := validateEpoch(e, s.generation); err != nil {
 		return invalid("%v", err)

@@ -213,7 +213,11 @@ func (l *layerLife) chapter(f *memfs.FS, generation int64, steps []func() error)
 		return errors.Join(err, closing())
 	}
 	l.generation = generation
-	if err := l.s.recordEpoch(membership.NewEpoch(generation, 1, []string{"a"})); err != nil {
+	err = control(l.s, points.OpState, struct{}{}, nil) // as each start of an engine with points
+	if err == nil {
+		err = l.s.recordEpoch(membership.NewEpoch(generation, 1, []string{"a"}))
+	}
+	if err != nil {
 		return errors.Join(err, closing())
 	}
 	err = control(l.s, points.OpFollow, points.Follow{Line: l.line}, nil)

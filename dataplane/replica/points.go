@@ -174,6 +174,7 @@ func (s *Session) pointCall(op uint16, payload []byte, reply *[]byte) (c call, o
 		c.work = func() error {
 			f, err := r.followLine(q.Line)
 			if err == nil {
+				s.layering.follow(f.Short)
 				b, err = marshal(f)
 			}
 			return r.refused(err)
@@ -183,7 +184,7 @@ func (s *Session) pointCall(op uint16, payload []byte, reply *[]byte) (c call, o
 	case points.OpSeal:
 		c, err = pointWork(c, "seal a snapshot", payload, r.seal)
 	case points.OpStartRebuild:
-		c, err = pointWork(c, "start a rebuild of the layers", payload, r.startRebuild)
+		c, err = pointWork(c, "start a rebuild of the layers", payload, s.startRebuild)
 	case points.OpSealStage:
 		c, err = pointWork(c, "seal a stage of a rebuild", payload, r.sealStage)
 	case points.OpEndRebuild:
@@ -322,6 +323,14 @@ func (r *Replica) setLine(line points.Line) error {
 }
 
 // startRebuild answers points.OpStartRebuild. The caller is in the lane.
+func (s *Session) startRebuild(q points.StartRebuild) error {
+	err := s.replica.startRebuild(q)
+	if err == nil {
+		s.layering.follow(false)
+	}
+	return err
+}
+
 func (r *Replica) startRebuild(q points.StartRebuild) error {
 	if err := r.mustBeRebuilding(); err != nil {
 		return err

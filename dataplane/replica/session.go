@@ -21,6 +21,7 @@ type Session struct {
 	gate       *gate
 	wasClean   bool   // the replica was closed in order before this session
 	lastBootID string // the boot during which it was closed
+	layering   layering
 
 	endOnce   sync.Once
 	done      chan struct{} // closed when ended; ending is set
@@ -196,6 +197,9 @@ func (s *Session) change(ctx context.Context, off, length int64, fua bool, do fu
 	defer s.gate.leave(t)
 	r := s.replica
 	if err := r.checkRange(off, length); err != nil || length == 0 {
+		return err
+	}
+	if err := s.layering.checkChange(); err != nil {
 		return err
 	}
 	if out := r.limit(); !out.hasRoom() {

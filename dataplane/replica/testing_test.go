@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
@@ -73,10 +74,13 @@ func openReplica(t testing.TB, f fsys.FS, dir string, spec Spec, boot string) *R
 	return r
 }
 
+// admit admits an engine that counts as one that has followed its line, so it may change a chain of layers.
 func admit(t testing.TB, r *Replica, generation int64, session string) *Session {
 	t.Helper()
 	s, err := r.Admit(context.Background(), generation, session)
 	require.NoError(t, err)
+	s.layering.asked(points.OpState)
+	s.layering.follow(false)
 	return s
 }
 
