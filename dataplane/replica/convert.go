@@ -3,10 +3,12 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // A replica changes to format 2 at its first border, while an engine writes to it:
@@ -48,13 +50,20 @@ func (r *Replica) makeLayered() error {
 		UID: r.meta.UID, Generation: 1, BootID: r.opts.BootID, Clean: true, Reserve: r.opts.Reserve,
 	})
 	if err != nil {
+		r.removeList()
 		return fmt.Errorf("open the layers: %w", err)
 	}
 	if size, err := c.Size(); err != nil || size != r.Size() {
-		return errors.Join(fmt.Errorf("the layers have %d bytes, not %d: %w", size, r.Size(), syscall.EIO), err, c.Close())
+		err = errors.Join(fmt.Errorf("the layers have %d bytes, not %d: %w", size, r.Size(), syscall.EIO), err, c.Close())
+		r.removeList()
+		return err
 	}
 	if err := r.update(func(m *Meta) { m.Layers = c.Generation() }); err != nil {
-		return errors.Join(fmt.Errorf("record the change to format 2: %w", err), c.Close())
+		err = errors.Join(fmt.Errorf("record the change to format 2: %w", err), c.Close())
+		if !r.hasFailed.Load() { // otherwise the metadata on the disk may have format 2
+			r.removeList()
+		}
+		return err
 	}
 	return r.useLayers(c, out, files)
 }
@@ -66,18 +75,35 @@ func (r *Replica) createList() error {
 	if err != nil {
 		return err
 	}
+	isLeft := isIndexLeft(r.dir, r.meta.UID)
 	for _, name := range names {
-		if chain.IsPart(name) && name != dataName {
+		if chain.IsPart(name) && name != dataName && !isLeft(name) {
 			return &pointError{invalid("the directory contains %q, which is not a file of format 1", name), ErrForeign}
 		}
 	}
 	err = chain.Create(r.dir, r.meta.UID)
 	if err != nil {
-		for _, name := range chain.ListNames {
-			_ = r.dir.Unlink(name) // best effort: frees space of a full disk; the next attempt repeats it
-		}
+		r.removeList()
 	}
 	return err
+}
+
+// removeList removes what an attempt has left that has not reached the commit point. A release without layers removes
+// no directory that has these files. The list goes last, because it shows whose index it is.
+func (r *Replica) removeList() {
+	for _, name := range slices.Concat([]string{layerIndexName}, chain.ListNames) {
+		_ = r.dir.Unlink(name) // best effort: the next attempt repeats it
+	}
+}
+
+// layerIndexName is the name of the index of package chain.
+const layerIndexName = "index"
+
+// isIndexLeft returns which names in a directory of format 1 are the index that an interrupted change of format has
+// left. A list of this replica must be there as well: without it, the file is not ours.
+func isIndexLeft(d fsys.Dir, uid string) func(name string) bool {
+	_, listed := chain.Owns(d, uid)
+	return func(name string) bool { return listed && name == layerIndexName }
 }
 
 // useLayers does steps 4 and 5.

@@ -120,15 +120,16 @@ func foreignName(d fsys.Dir, uid string, names []string) string {
 	return ""
 }
 
-// layerNames returns which names in a directory are files of a chain of layers. None are in format 1. The metadata
-// says which format it is. If there is no metadata, a list of this replica does.
+// layerNames returns which names in a directory are files of a chain of layers. In format 1 it is only an index that an
+// interrupted change of format has left. The metadata says which format it is. If there is no metadata, a list of this
+// replica does.
 func layerNames(d fsys.Dir, uid string) func(name string) bool {
 	owns, listed := chain.Owns(d, uid)
 	m, err := readMeta(d)
 	if err == nil && m.UID == uid && m.Layers > 0 || errors.Is(err, syscall.ENOENT) && listed {
 		return func(name string) bool { return name != dataName && owns(name) }
 	}
-	return func(string) bool { return false }
+	return isIndexLeft(d, uid)
 }
 
 // rename moves an open directory aside. If another directory has taken its name since it was opened, rename moves that
