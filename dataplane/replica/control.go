@@ -194,10 +194,10 @@ func (r *Replica) clearIntents(regions []int64) error {
 		r.fail(err)
 		return err
 	}
-	r.writing.Lock()
+	r.writing.lock()
 	err := r.intents.clear(regions)
 	left := len(r.intents.marked())
-	r.writing.Unlock()
+	r.writing.unlock()
 	switch {
 	case err != nil:
 		return r.failUnlessNoSpace(err)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -28,7 +30,12 @@ import (
 //	writing    no change is under way, and none starts
 //	layout     no read is under way
 //
-// It waits for the calls under way, and for nothing else of the disk. A sync that started before covers its data: it
+// It waits for the calls under way, and for nothing else of the disk. Such a call may hang, and meanwhile no other call
+// would start. So step 4 waits for a short time only, lets all calls go on, and tries again a few times. After that the
+// snapshot is refused with ErrBusy. The metadata says format 2 then, and the replica still uses the flat file. The next
+// attempt starts with the files of the list that exists.
+//
+// A sync that started before covers its data: it
 // syncs the same file. Data that is not on the disk yet stays counted. The kernel reports a failure to write it out to
 // each opening, the earlier ones and the new ones.
 
@@ -40,32 +47,47 @@ func (r *Replica) makeLayered() error {
 	if r.growsTo() != 0 {
 		return fmt.Errorf("the replica grows: %w", layers.ErrBusy)
 	}
-	if err := r.createList(); err != nil {
-		return err
+	isRecorded := r.meta.Layers > 0 // an earlier attempt has done step 3
+	undo := func() {
+		if !isRecorded && !r.hasFailed.Load() { // after a failure the metadata on the disk may have format 2
+			r.removeList()
+		}
+	}
+	if !isRecorded {
+		if err := r.createList(); err != nil {
+			return err
+		}
 	}
 	files := newLayerFiles()
 	out := newLayersWriteback(files, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
-	// Clean: nothing must be dropped from the cache, because this process has written it, and knows of no failure.
-	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
-		UID: r.meta.UID, Generation: 1, BootID: r.opts.BootID, Clean: true, Reserve: r.opts.Reserve,
-	})
+	c, err := r.openFlatAsLayers(files)
 	if err != nil {
-		r.removeList()
-		return fmt.Errorf("open the layers: %w", err)
-	}
-	if size, err := c.Size(); err != nil || size != r.Size() {
-		err = errors.Join(fmt.Errorf("the layers have %d bytes, not %d: %w", size, r.Size(), syscall.EIO), err, c.Close())
-		r.removeList()
+		undo()
 		return err
 	}
-	if err := r.update(func(m *Meta) { m.Layers = c.Generation() }); err != nil {
-		err = errors.Join(fmt.Errorf("record the change to format 2: %w", err), c.Close())
-		if !r.hasFailed.Load() { // otherwise the metadata on the disk may have format 2
-			r.removeList()
+	if !isRecorded {
+		if err := r.update(func(m *Meta) { m.Layers = c.Generation() }); err != nil {
+			err = errors.Join(fmt.Errorf("record the change to format 2: %w", err), c.Close())
+			undo()
+			return err
 		}
-		return err
 	}
 	return r.useLayers(c, out, files)
+}
+
+// openFlatAsLayers does step 2.
+func (r *Replica) openFlatAsLayers(files *layerFiles) (*chain.Chain, error) {
+	// Clean: nothing must be dropped from the cache, because this process has written it, and knows of no failure.
+	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
+		UID: r.meta.UID, Generation: max(1, r.meta.Layers), BootID: r.opts.BootID, Clean: true, Reserve: r.opts.Reserve,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the layers: %w", err)
+	}
+	if size, err := c.Size(); err != nil || size != r.Size() {
+		return nil, errors.Join(fmt.Errorf("the layers have %d bytes, not %d: %w", size, r.Size(), syscall.EIO), err, c.Close())
+	}
+	return c, nil
 }
 
 // createList does step 1. A directory of format 1 with a layer's file is not touched: the chain would take that file
@@ -126,24 +148,83 @@ type opened struct {
 	errors writeErrors
 }
 
+const (
+	// exchangeTry is how long reads, changes and flushes wait for one try of the exchange.
+	exchangeTry = 200 * time.Millisecond
+	// exchangePause is the time between two tries, in which all calls continue.
+	exchangePause = 300 * time.Millisecond
+	exchangeTries = 6
+)
+
+// exchangeData does step 4.
 func (r *Replica) exchangeData(c *chain.Chain, out *writeback, files *layerFiles) (was opened, err error) {
-	r.syncing.Lock()
-	defer r.syncing.Unlock()
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	r.checking.Lock()
-	defer r.checking.Unlock()
-	// The earlier opening knows of each failure up to now, and the new ones of each later one.
-	if err := errors.Join(r.writeError(), r.checkServing()); err != nil {
-		return opened{}, err
+	for i := range exchangeTries {
+		if i > 0 {
+			<-r.opts.Clock.After(exchangePause)
+		}
+		release, ok := r.stopCalls()
+		if !ok {
+			continue
+		}
+		defer release()
+		// The earlier opening knows of each failure up to now, and the new ones of each later one.
+		if err := errors.Join(r.writeError(), r.checkServing()); err != nil {
+			return opened{}, err
+		}
+		was = opened{r.data, r.errors}
+		files.owe(r.out.unsettled()) // first: the write-out that follow may start must find the files
+		out.follow(r.out)
+		r.layers, r.data, r.out, r.errors = c, layered{Chain: c, out: out, partial: &blockLocks{}}, out, files
+		r.show()
+		return was, nil
 	}
-	r.files.Lock() // Disk.Check compares names with the held files
-	defer r.files.Unlock()
-	r.layout.Lock()
-	defer r.layout.Unlock()
-	was = opened{r.data, r.errors}
-	files.owe(r.out.unsettled()) // first: the write-out that follow may start must find the files
-	out.follow(r.out)
-	r.layers, r.data, r.out, r.errors = c, layered{Chain: c, out: out, partial: &blockLocks{}}, out, files
-	return was, nil
+	return opened{}, fmt.Errorf("change to format 2: requests do not end: %w", layers.ErrBusy)
+}
+
+// stopCalls takes all locks that calls of the data hold, and those of the questions to the openings. If it does not get
+// one of them in time, it holds none.
+func (r *Replica) stopCalls() (release func(), ok bool) {
+	limit := r.opts.Clock.NewTimer(exchangeTry)
+	defer limit.Stop()
+	var held []func()
+	release = func() {
+		for _, unlock := range slices.Backward(held) {
+			unlock()
+		}
+	}
+	select {
+	case r.syncing <- struct{}{}:
+		held = append(held, func() { <-r.syncing })
+	case <-limit.C():
+		return nil, false
+	}
+	for _, p := range []*passage{r.writing, r.layout} {
+		if !p.lockUntil(limit.C()) {
+			release()
+			return nil, false
+		}
+		held = append(held, p.unlock)
+	}
+	// No user of the data is inside now. A read that has returned its data may still ask for failures, and Disk.Check
+	// may compare names. Both are short, unless the disk hangs.
+	for _, m := range []*sync.Mutex{&r.checking, &r.files} {
+		if !lockUntil(m, limit.C()) {
+			release()
+			return nil, false
+		}
+		held = append(held, m.Unlock)
+	}
+	return release, true
+}
+
+// lockUntil locks m, unless over has a value first.
+func lockUntil(m *sync.Mutex, over <-chan time.Time) bool {
+	for !m.TryLock() {
+		select {
+		case <-over:
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return true
 }

@@ -172,6 +172,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	r := &Replica{
 		dirPath: dir, name: m.Name, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
 		admission: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
+		layout: newPassage(), writing: newPassage(), syncing: make(chan struct{}, 1),
 	}
 	if !opts.ReadOnly && m.GrowsTo > want.SizeBytes {
 		return nil, errors.Join(refuse(dir, SizeMismatch, "the replica grows to %d bytes, but the requested size is %d bytes", m.GrowsTo, want.SizeBytes), d.Close())
@@ -370,6 +371,7 @@ func (r *Replica) openData() (err error) {
 	r.errors = other
 	r.out = newWriteback(file, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
 	r.data = flat{r.out}
+	r.show()
 	return nil
 }
 

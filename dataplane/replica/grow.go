@@ -128,8 +128,8 @@ func (r *Replica) lengthen(to int64) (replaced bool, err error) {
 
 // lengthenIntents replaces the intent map. No change starts during this time, so no mark is set that the new map lacks.
 func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
+	r.writing.lock()
+	defer r.writing.unlock()
 	image := r.intents.longer(r.meta.UID, regions)
 	if err := r.dir.Unlink(intentTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return false, fmt.Errorf("write the intent map: %w", err)

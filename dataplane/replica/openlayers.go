@@ -28,6 +28,7 @@ func (r *Replica) inspectLayers() error {
 		err = refuse(r.dirPath, DataWrongSize, "its layers have %d bytes, but the metadata says %d bytes", size, r.Size())
 	case r.opts.ReadOnly:
 		r.layers, r.data = c, layered{Chain: c}
+		r.show()
 		return nil
 	}
 	_ = c.Close() // only read
@@ -59,6 +60,7 @@ func (r *Replica) openLayers() error {
 	}
 	r.layers, r.out, r.errors = c, out, files
 	r.data = layered{Chain: c, out: out, partial: &blockLocks{}}
+	r.show()
 	if err := files.earlierError(); err != nil {
 		return r.recordLoss(err)
 	}
@@ -82,16 +84,27 @@ func (r *Replica) refuseLayers(err error) error {
 	return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 }
 
-// chainNow returns the chain of layers; nil in format 1. Calls in the lane may use the field.
-func (r *Replica) chainNow() *chain.Chain {
-	r.layout.RLock()
-	defer r.layout.RUnlock()
-	return r.layers
+// shown is what callers outside of the lane see of the data's layout.
+type shown struct {
+	layers *chain.Chain
+	out    *writeback
 }
 
-// limit returns the limit of the data that is not on the disk.
+// show lets callers outside of the lane see layers and out, after these were set.
+func (r *Replica) show() { r.shown.Store(&shown{r.layers, r.out}) }
+
+// chainNow returns the chain of layers; nil in format 1. It does not wait.
+func (r *Replica) chainNow() *chain.Chain {
+	if now := r.shown.Load(); now != nil {
+		return now.layers
+	}
+	return nil
+}
+
+// limit returns the limit of the data that is not on the disk; nil in an opening for reading only. It does not wait.
 func (r *Replica) limit() *writeback {
-	r.layout.RLock()
-	defer r.layout.RUnlock()
-	return r.out
+	if now := r.shown.Load(); now != nil {
+		return now.out
+	}
+	return nil
 }

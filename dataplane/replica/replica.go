@@ -60,17 +60,18 @@ type Replica struct {
 	opts        Options
 
 	dir fsys.Dir // held for its lock and to replace the metadata
-	// layout is held for reading by reads of the data, and by calls outside of the lane that look at data, layers or
-	// out. The change to format 2 holds it for writing (convert.go).
-	layout sync.RWMutex
+	// Reads of the data are inside of layout, and so are calls outside of the lane that look at data. The change to
+	// format 2 owns it for a moment (convert.go).
+	layout *passage
 	data   blocks
-	layers *chain.Chain // the data in format 2; nil in format 1
-	out    *writeback   // changes of the data pass through it; nil in an opening for reading only
+	layers *chain.Chain // the data in format 2; nil in format 1; used in the lane
+	out    *writeback   // changes of the data pass through it; nil in an opening for reading only; used in the lane
+	shown  atomic.Pointer[shown]
 	// errors is another opening of the data, and nothing is written through it. It reports data that could not be
 	// written out.
 	errors   writeErrors
-	checking sync.Mutex // held during the question to errors, until the replica has failed if there is an error
-	syncing  sync.Mutex // held during a sync of data
+	checking sync.Mutex    // held during the question to errors, until the replica has failed if there is an error
+	syncing  chan struct{} // has an entry during a sync of data
 	imap     fsys.File
 	attempt  attempt
 	merger   *merger
@@ -80,9 +81,9 @@ type Replica struct {
 
 	intents *intents
 	syncs   group // of data
-	// writing is held for reading from the time when a write relies on a mark until its data is in the file. It is held
-	// for writing while marks are cleared.
-	writing sync.RWMutex
+	// A write is inside of writing from the time when it relies on a mark until its data is in the file. A caller that
+	// clears marks owns writing.
+	writing *passage
 
 	// admission has an entry while an admission, a fence or a Close is under way. Their callers pass it on to the
 	// lane.
@@ -166,9 +167,9 @@ func (r *Replica) AllocatedBytes() (int64, error) {
 	if closed {
 		return 0, ErrClosed
 	}
-	r.layout.RLock()
+	inside := r.layout.enter()
 	data := r.data
-	r.layout.RUnlock()
+	inside.leave()
 	// Without a lock, because it may hang. If the file is closed in between, it returns an error.
 	return data.AllocatedBytes()
 }

@@ -37,9 +37,9 @@ func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
 	if sizeBytes == 0 {
 		sizeBytes = r.Size()
 	}
-	r.writing.RLock()
+	inside := r.writing.enter()
 	err := r.intents.mark(0, sizeBytes)
-	r.writing.RUnlock()
+	inside.leave()
 	if err != nil {
 		return r.failUnlessNoSpace(fmt.Errorf("mark all regions: %w", err))
 	}

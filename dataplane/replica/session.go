@@ -252,9 +252,9 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 	if err := r.checkRange(off, length); err != nil || length == 0 {
 		return nil, err
 	}
-	r.layout.RLock()
+	inside := r.layout.enter()
 	found, err := r.data.Extents(off, off+length)
-	r.layout.RUnlock()
+	inside.leave()
 	if err != nil {
 		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
 	}
@@ -275,9 +275,9 @@ func (r *Replica) read(p []byte, off int64) error {
 	if err := r.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
-	r.layout.RLock()
+	inside := r.layout.enter()
 	err := r.data.ReadAt(p, off)
-	r.layout.RUnlock()
+	inside.leave()
 	if err != nil {
 		return fmt.Errorf("read replica %s: %w", r.name, err)
 	}
@@ -290,9 +290,9 @@ func (r *Replica) markUnreadable(off, length int64) {
 	if r.checkRange(off, length) != nil || r.hasFailed.Load() {
 		return // the disk was not read, or the replica no longer serves
 	}
-	r.writing.RLock()
+	inside := r.writing.enter()
 	err := r.intents.mark(off, length)
-	r.writing.RUnlock()
+	inside.leave()
 	if err == nil {
 		return
 	}
@@ -353,8 +353,7 @@ func (r *Replica) writeError() error {
 }
 
 func (r *Replica) changeData(off, length int64, do func(data blocks, off, length int64) error) error {
-	r.writing.RLock()
-	defer r.writing.RUnlock()
+	defer r.writing.enter().leave()
 	if err := r.intents.mark(off, length); err != nil {
 		return err
 	}
@@ -374,8 +373,8 @@ func (r *Replica) syncData() error {
 	if failure != nil {
 		return shutdown(r, failure)
 	}
-	r.syncing.Lock()
-	defer r.syncing.Unlock()
+	r.syncing <- struct{}{}
+	defer func() { <-r.syncing }()
 	if err := r.data.Datasync(); err != nil {
 		err = fmt.Errorf("sync replica %s: %w", r.name, err)
 		r.fail(err)
