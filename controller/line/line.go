@@ -66,7 +66,7 @@ func Object(r layers.Line, was *longhorn.Line) *longhorn.Line {
 }
 
 // Started returns the line with which an engine has started. Points that the object did not know, because it was
-// restored from a backup, get a name, and the present size and time: nobody knows the true ones.
+// restored from a backup, get a name, and the present size and time: the true ones are unknown.
 func Started(r layers.Line, was *longhorn.Line, volume string, sizeBytes int64, now time.Time) *longhorn.Line {
 	l := Object(r, was)
 	if l == nil {

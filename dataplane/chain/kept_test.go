@@ -143,7 +143,7 @@ func TestAnOpeningDropsADamagedKeptMap(t *testing.T) {
 	}
 }
 
-// A map is damaged while the chain is open. The merge does not wait for ever, and does not answer wrongly.
+// A map is damaged while the chain is open. The merge does not wait without end, and does not answer wrongly.
 func TestAMergeRemovesAKeptMapThatItCannotRead(t *testing.T) {
 	p, base := withKeptMap(t)
 	do(t, p.snapshot)

@@ -178,7 +178,7 @@ type Engine struct {
 	isFrontendStarted bool             // guarded by mu; the frontend was started and not stopped
 	snapshot          *snapshot        // guarded by mu; the attempt under way
 	lastSnapshot      *snapshot        // guarded by mu; the last attempt, under way or ended
-	knowsPoints       bool             // guarded by mu; the volume has, or had, points: members are told its line
+	knowsPoints       bool             // guarded by mu; the volume has, or had, points: members get its line
 	// lineTurn has one place: a line is being sent to the members.
 	lineTurn chan struct{}
 	// predecessorAskedAt is the time of the last question of the previous engine; see Predecessor. Zero if it is

@@ -143,7 +143,7 @@ func (n *node) points(s *proto.State) (numbers []int64) {
 }
 
 // Snapshots of a volume with local and remote replicas: they are the same on every member, also on one that is rebuilt,
-// and a deleted one goes by itself.
+// and a deleted one disappears automatically.
 func TestSnapshotsOfAVolume(t *testing.T) {
 	c := newCluster(t)
 	home, away := c[0], c[2]

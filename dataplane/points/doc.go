@@ -1,7 +1,7 @@
 // Package points has the messages about points and layers that an engine sends to a replica. docs/dataplane/SNAPSHOTS.md
 // explains the words, and package layers has the rules.
 //
-// The messages are operations of the private NBD command (package nbd, Controller), beside those of package membership.
+// The messages are operations of the private NBD command (package nbd, Controller), like those of package membership.
 // Payloads are JSON, except the data of a view; unknown keys are ignored. A replica answers only the connection that
 // holds its gate. A replica of a release without these operations answers ENOTSUP.
 //

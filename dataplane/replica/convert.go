@@ -31,7 +31,7 @@ import (
 //	layout     no read is under way
 //
 // It waits for the calls under way, and for nothing else of the disk. Such a call may hang, and meanwhile no other call
-// would start. So step 4 waits for a short time only, lets all calls go on, and tries again a few times. After that the
+// would start. So step 4 waits for a short time only, lets all calls continue, and tries again a few times. After that the
 // snapshot is refused with ErrBusy. The metadata says format 2 then, and the replica still uses the flat file. The next
 // attempt starts with the files of the list that exists.
 //

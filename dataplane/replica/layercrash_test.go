@@ -413,7 +413,7 @@ func TestAFailedSyncAtAnyStepOfALifeWithSnapshotsLosesNothingElse(t *testing.T) 
 		}
 	}, func(f *memfs.FS, l *layerLife, err error) error {
 		if err == nil {
-			return nil // no sync, or one without which the life goes on
+			return nil // no sync, or one without which the life continues
 		}
 		failed++
 		f.Kill()

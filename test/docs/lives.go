@@ -150,6 +150,7 @@ var notRunInline = map[string]string{
 	"kubectl describe pvc":                       "it has no name: any claim",
 	"kubectl get lhn":                            "it stands for the table that it prints",
 	"kubectl get lhs":                            "it stands for the table that it prints",
+	"kubectl longhorn snapshot list":             "it stands for the table that it prints",
 	"kubectl -n longhorn-system get lhsnap":      "it stands for the table that it prints",
 	"kubectl get lhva":                           "it stands for the table that it prints",
 	"kubectl get -o name":                        "it stands for the names that it prints",

@@ -14,7 +14,7 @@ const (
 	PointStateDeleted PointState = "deleted"
 )
 
-// Line is the authoritative record of a volume's snapshots. It is in the Engine, beside the epoch, and both change by
+// Line is the authoritative record of a volume's snapshots. It is in the Engine, like the epoch, and both change by
 // compare-and-swap. The rules are in package dataplane/layers. A volume that never had a snapshot has no line.
 type Line struct {
 	// Counter is the highest number that was given to a snapshot or a revert.

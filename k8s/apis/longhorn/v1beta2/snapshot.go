@@ -107,7 +107,7 @@ type SnapshotStatus struct {
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Snapshot is the content of a volume at one moment. It is stored beside the volume's data, on the same disks.
+// Snapshot is the content of a volume at one moment. It is stored on the same disks as the volume's data.
 type Snapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
