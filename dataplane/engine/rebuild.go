@@ -36,6 +36,8 @@ type rebuild struct {
 	opened *member
 	// needed are the borders that the source must keep. Guarded by Engine.mu.
 	needed []layers.Point
+	// areNeededSent is true when all members have confirmed needed. Guarded by Engine.mu.
+	areNeededSent bool
 }
 
 func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being rebuilt" }

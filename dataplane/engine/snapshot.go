@@ -249,8 +249,8 @@ func endedAttempt(ctx context.Context) error {
 		return cause
 	case errors.Is(cause, errGivenUp):
 		return fmt.Errorf("%w: %w", layers.ErrNotPrepared, cause)
-	default:
-		return fmt.Errorf("%w: %w", ErrNotRunning, cause)
+	default: // cause may be an error of the context, which says less
+		return fmt.Errorf("%w: %s", ErrNotRunning, cause.Error())
 	}
 }
 

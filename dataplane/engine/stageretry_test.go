@@ -3,7 +3,9 @@ package engine
 import (
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -84,4 +86,41 @@ func TestTheFirstStageStartsAgainForALaterPoint(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAStageThatStartsAgainTellsTheLineAgain(t *testing.T) {
+	r, e, changed, taken := layeredRig(t, nil)
+	r.disk("b").setControlErr(points.OpLine, nbd.EIO)
+	told := map[string]int{}
+	r.onRequest("c", points.OpSealStage, func(n int) {
+		switch n {
+		case 1:
+			r.disk("b").setControlErr(points.OpLine, nil)
+			r.disk("c").setControlErr(points.OpSealStage, nbd.EINVAL) // too many files
+			told["b"], told["c"] = r.disk("b").count(points.OpLine), r.disk("c").count(points.OpLine)
+		case 2:
+			r.disk("c").setControlErr(points.OpSealStage, nil)
+			for name, before := range told {
+				assert.Greater(t, r.disk(name).count(points.OpLine), before, name)
+			}
+		}
+	})
+	r.add(e, "c")
+	r.await(e, changed, "member", rebuilt("c"))
+	assert.Len(t, told, 2)
+	r.sameBytes()
+	for _, p := range taken {
+		r.sameView(p, nil, "a", "b", "c")
+	}
+}
+
+func TestAStageThatFailedTwiceWaitsBeforeItStartsAgain(t *testing.T) {
+	r, e, _, _ := layeredRig(t, nil)
+	r.disk("c").setControlErr(points.OpSealStage, nbd.EIO)
+	var at []time.Time
+	r.onRequest("c", points.OpSealStage, func(int) { at = append(at, r.clock.Now()) })
+	r.add(e, "c")
+	r.stepUntil(func() bool { return failedWith("c")(e.State()) && e.idle() })
+	require.Len(t, at, maxStageFailures)
+	assert.GreaterOrEqual(t, at[2].Sub(at[1]), stagePause)
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
 )
 
@@ -238,7 +240,38 @@ func (s *stages) copyPoints() error {
 			}
 			s.own, s.fresh = true, false
 			s.e.log.WithError(err).WithField("replica", s.target.name).Warn("A stage of the rebuild failed and starts again")
+			if err := s.beforeRetry(failures, err); err != nil {
+				return err
+			}
 		}
+	}
+}
+
+// stagePause is the time before a stage starts again for the second time. The first time there is no pause, because
+// another source may answer.
+const stagePause = 2 * time.Second
+
+// beforeRetry prepares for another attempt at a stage. A target that refuses may have too many files: it learns the line,
+// so that it merges the layers of borders that may go.
+func (s *stages) beforeRetry(failures int, failed error) error {
+	if errors.Is(failed, nbd.EINVAL) {
+		message := points.Line{Line: s.e.State().Line, Needed: []layers.Point{s.done}}
+		if err := s.tell(points.OpLine, message); err != nil {
+			return err
+		}
+	}
+	if failures < 2 {
+		return nil
+	}
+	pause := s.e.cfg.Clock.NewTimer(stagePause)
+	defer pause.Stop()
+	select {
+	case <-pause.C():
+		return nil
+	case <-s.target.dropped:
+		return failed
+	case <-s.b.ctx.Done():
+		return context.Cause(s.b.ctx)
 	}
 }
 
@@ -263,12 +296,12 @@ func (s *stages) next() (next layers.Stage, left int, err error) {
 	return layers.NextStage(source.Chain, s.done, s.own), left + 1, nil
 }
 
-// keepBorders tells the members which borders the rebuild needs. An error is not fatal: then a stage may fail, and
-// starts again.
+// keepBorders tells the members which borders the rebuild needs, unless all members know. An error is not fatal: then a
+// stage may fail, and starts again, and the next stage sends the message again.
 func (e *Engine) keepBorders(b *rebuild, needed []layers.Point) error {
 	e.mu.Lock()
-	same := slices.Equal(b.needed, needed)
-	b.needed = needed
+	same := b.areNeededSent && slices.Equal(b.needed, needed)
+	b.needed, b.areNeededSent = needed, false
 	e.mu.Unlock()
 	if same {
 		return nil
@@ -280,7 +313,11 @@ func (e *Engine) keepBorders(b *rebuild, needed []layers.Point) error {
 	defer leave()
 	if err := e.sendLine(b.ctx, e.mirror.roster.Load().serving); err != nil {
 		e.log.WithError(err).Debug("A replica did not confirm which layers the rebuild needs")
+		return nil
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b.areNeededSent = true
 	return nil
 }
 

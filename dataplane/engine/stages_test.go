@@ -276,10 +276,11 @@ func TestARebuildOfLayersThatFailsLeavesTheMembersServing(t *testing.T) {
 		{"it cannot end", func(d *disk) { d.setControlErr(points.OpEndRebuild, nbd.EIO) }, "operation 20"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, e, changed, _ := layeredRig(t, nil)
+			r, e, _, _ := layeredRig(t, nil)
 			tc.spoil(r.disk("c"))
 			r.add(e, "c")
-			s := r.await(e, changed, "end of the rebuild", func(s State) bool { return failedWith("c")(s) && e.idle() })
+			r.stepUntil(func() bool { return failedWith("c")(e.State()) && e.idle() })
+			s := e.State()
 			assert.Contains(t, s.Members[2].Error, tc.text)
 			assert.Equal(t, []string{"a", "b"}, s.Epoch.Members)
 			assert.NoError(t, errors.Join(writeOnes(e.Backend()), flush(e.Backend())))
