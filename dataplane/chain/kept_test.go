@@ -143,6 +143,22 @@ func TestAnOpeningDropsADamagedKeptMap(t *testing.T) {
 	}
 }
 
+// A file that only looks like an unfinished map is not removed.
+func TestAnOpeningLeavesForeignFiles(t *testing.T) {
+	p := start(t)
+	foreign := []string{"notes.kept.tmp", ".kept.tmp", "05-1.kept.tmp", "5-1.kept.tmp.tmp", "5-1x.kept.tmp", "5-1.tmp"}
+	for _, name := range append([]string{"5-1.kept.tmp"}, foreign...) {
+		require.NoError(t, fsys.WriteNew(p.dir, name, []byte("x")))
+	}
+	require.NoError(t, p.dir.Sync())
+	p.f.Kill()
+	require.NoError(t, p.open())
+	names, err := p.dir.Names()
+	require.NoError(t, err)
+	require.Subset(t, names, foreign)
+	require.NotContains(t, names, "5-1.kept.tmp")
+}
+
 // A map is damaged while the chain is open. The merge does not wait without end, and does not answer wrongly.
 func TestAMergeRemovesAKeptMapThatItCannotRead(t *testing.T) {
 	p, base := withKeptMap(t)

@@ -29,7 +29,7 @@ const (
 	keptVersion   = 1
 	keptHeadBytes = 128
 	keptSuffix    = ".kept"
-	keptTemp      = ".kept.tmp"
+	keptTemp      = ".tmp" // the suffix of an unfinished one
 	// keptUnit is how many blocks have one bit: 64 KiB. So a map has 2 MiB for 1 TiB.
 	keptUnit = 16
 	// mostKeptBits limits what is read: a volume of 64 TiB.
@@ -136,14 +136,16 @@ func readKept(dir fsys.Dir, uid string, p layers.Point, next layers.File) (keptB
 }
 
 // readAllKept reads all kept maps of a directory. The ones that cannot be read are unwanted, and so are unfinished ones:
-// then the base is unknown, and the job compares all.
+// then the base is unknown, and the job compares all. Names that no kept map has are not its concern.
 func readAllKept(dir fsys.Dir, uid string, names []string, next layers.File) (found []keptMap, unwanted []string) {
 	for _, name := range names {
-		if strings.HasSuffix(name, keptTemp) {
-			unwanted = append(unwanted, name)
-		}
-		p, ok := parseKeptName(name)
+		whole, unfinished := strings.CutSuffix(name, keptTemp)
+		p, ok := parseKeptName(whole)
 		if !ok {
+			continue
+		}
+		if unfinished {
+			unwanted = append(unwanted, name)
 			continue
 		}
 		k, err := readKept(dir, uid, p, next)
@@ -166,7 +168,7 @@ func parseKeptName(name string) (p layers.Point, ok bool) {
 // storeKept replaces the file of a kept map, durably.
 func (c *Chain) storeKept(k keptBits) error {
 	name := keptName(k.from)
-	r := fsys.Replacer{Dir: c.dir, Name: name, Temp: name + ".tmp"}
+	r := fsys.Replacer{Dir: c.dir, Name: name, Temp: name + keptTemp}
 	return r.Replace(k.encode(c.opts.UID))
 }
 
