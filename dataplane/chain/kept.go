@@ -131,19 +131,20 @@ func (c *Chain) KeepChanges(from layers.Point, changed iter.Seq2[fsys.Range, err
 
 // takeUp lets each kept map that ends between the two files take up the bits of the upper one, durably (layers.TakeUp).
 // From then on blocks may move between the files. The upper file does not change: users do not write to it, and this
-// merge is the only one. A map that cannot be read is removed.
+// merge is the only one. So its bits are read before the lock: the context may wait for long, and a deletion needs the
+// lock. A map that cannot be read is removed.
 func (m *merge) takeUp(ctx context.Context) error {
 	c := m.c
+	bits, n, err := m.upperBits(ctx)
+	if err != nil {
+		return err
+	}
 	c.keeping.Lock()
 	defer c.keeping.Unlock()
 	have := c.keptMaps()
 	next, ok := layers.TakeUp(c.keptForRules(), m.lower.n, m.upper.n, 0, nil, m.pair.UserWrites)
 	if !ok {
 		return fmt.Errorf("the upper file still changes: %w", layers.ErrBusy)
-	}
-	bits, n, err := m.upperBits(ctx)
-	if err != nil {
-		return err
 	}
 	for i, k := range have {
 		if next[i].End == k.end {

@@ -221,3 +221,39 @@ func TestATargetKeepsTheChangesThatItsSourceKnows(t *testing.T) {
 	}
 	require.Error(t, p.c.KeepChanges(base, func(yield func(fsys.Range, error) bool) { yield(fsys.Range{Length: testSize + 1}, nil) }))
 }
+
+// askedContext calls a function when a merge asks it.
+type askedContext struct {
+	context.Context
+	asked func()
+}
+
+func (c askedContext) Err() error {
+	c.asked()
+	return nil
+}
+
+// The context of a merge may wait for long. A deletion does not wait for it.
+func TestAMergeWaitsWithoutALockOfTheKeptMaps(t *testing.T) {
+	p, base := withKeptMap(t)
+	do(t, func() error { return p.write(3*block, block) }, p.snapshot)
+	asked, held := 0, 0
+	_, _, err := p.c.Merge(askedContext{context.Background(), func() {
+		asked++
+		for _, lock := range []interface {
+			TryLock() bool
+			Unlock()
+		}{&p.c.keeping, &p.c.lane, &p.c.flushing, &p.c.changes, &p.c.reads} {
+			if !lock.TryLock() {
+				held++
+				continue
+			}
+			lock.Unlock()
+		}
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []keptMap{{base, 3}}, p.c.keptMaps(), "it has taken up file 2")
+	assert.Positive(t, asked)
+	assert.Zero(t, held)
+	do(t, p.check)
+}
