@@ -163,6 +163,12 @@ func TestReadsThroughTheIndexDuringMerges(t *testing.T) {
 func BenchmarkRead4KiB(b *testing.B) {
 	for _, n := range []int64{1, 10, 100, 250} {
 		p := layered(b, n-1) // and the head
+		require.NoError(b, p.c.Close())
+		p.f.Kill()
+		d, err := p.f.OpenDir(testDir)
+		require.NoError(b, err)
+		p.c, err = Open(d, Options{UID: testUID, BootID: p.bootID(), SameSuperblock: true})
+		require.NoError(b, err)
 		s := p.c.state.Load()
 		for name, content := range map[string]content{"index": s.volume(), "walk": {chain: s.list.chain, index: s.list.chain.Head(), files: s.files}} {
 			b.Run(fmt.Sprintf("layers=%d/%s", n, name), func(b *testing.B) {

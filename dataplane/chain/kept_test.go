@@ -108,6 +108,27 @@ func TestAKeptMapOfALargeVolume(t *testing.T) {
 	assert.Equal(t, []fsys.Range{{Off: 96 * block, Length: 16 * block}, {Off: farBlock * block, Length: 16 * block}}, found)
 }
 
+// A merge moves blocks across the end of the map while a job reads what has changed.
+func TestChangesAreReadWhileAMergeRuns(t *testing.T) {
+	p, want := startGrown(t, 9)
+	base := p.ready()[1]
+	do(t, func() error { return p.backup(1, "a") })
+	for _, b := range []int64{100, pieceBlocks + 16, farBlock} {
+		do(t, func() error { return p.fill(want, b*block, block, 3) })
+	}
+	do(t, func() error { return p.remove(1) }, p.snapshot)
+	var found []int64
+	for r, err := range p.c.Changed(base, p.ready()[1]) {
+		require.NoError(t, err)
+		if len(found) == 0 {
+			do(t, func() error { return p.merge(1 << 30) })
+			require.Equal(t, []layers.File{1, 2, 4}, fileNumbers(p.c.Layers()))
+		}
+		found = append(found, r.Off/block)
+	}
+	require.Equal(t, []int64{100, pieceBlocks + 16, farBlock}, found)
+}
+
 // A map that is damaged, or of another release, is gone after the opening. The base is unknown then.
 func TestAnOpeningDropsADamagedKeptMap(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, p *player, name string){
@@ -184,8 +205,16 @@ func TestKeptMapsGoWithTheirBase(t *testing.T) {
 	require.Empty(t, p.c.keptMaps())
 	_, err = p.dir.Lookup(keptName(base))
 	require.Error(t, err)
-	do(t, func() error { return p.again(powerLost, rand.New(rand.NewPCG(1, 1))) })
-	require.Empty(t, p.c.keptMaps(), "the removal is durable")
+	for seed := range uint64(20) {
+		p, _ := withKeptMap(t)
+		p.line = p.line.DropBase("a")
+		do(t, func() error { return p.c.ForgetBases(p.line) })
+		p.f.Crash(rand.New(rand.NewPCG(seed, 1)))
+		d, err := p.f.OpenDir(testDir)
+		require.NoError(t, err)
+		_, err = d.Lookup(keptName(base))
+		require.Error(t, err, "the removal is durable")
+	}
 
 	p, _ = withKeptMap(t)
 	do(t, func() error { return p.c.StartRebuild(layers.Point{}) })
@@ -256,4 +285,31 @@ func TestAMergeWaitsWithoutALockOfTheKeptMaps(t *testing.T) {
 	assert.Positive(t, asked)
 	assert.Zero(t, held)
 	do(t, p.check)
+}
+
+// A member that was away finds that the base is no longer in the line. It keeps a map before it joins the border.
+func TestAReplicaThatFollowsKeepsTheMapOfABase(t *testing.T) {
+	p := start(t)
+	do(t, func() error { return p.write(0, testSize) }, p.snapshot, func() error { return p.backup(0, "a") },
+		func() error { return p.write(block, block) })
+	base := p.ready()[0]
+	line, err := p.line.Delete(base)
+	require.NoError(t, err)
+	p.line, err = line.Forget(base)
+	require.NoError(t, err)
+	followed, err := p.c.Follow(p.line)
+	require.NoError(t, err)
+	require.Equal(t, []layers.Point{base}, followed.Joined)
+	require.Equal(t, []keptMap{{base, 2}}, p.c.keptMaps())
+	do(t, p.snapshot, p.check)
+}
+
+// The members have switched, and the file is not flushed yet. Its blocks are in memory only.
+func TestAKeptMapTakesUpBlocksInMemory(t *testing.T) {
+	p := start(t)
+	do(t, func() error { return p.write(0, 3*block) }, p.snapshot, func() error { return p.backup(0, "a") },
+		func() error { return p.remove(0) }, func() error { return p.write(8*block, block) }, p.prepare, p.doSwitch,
+		func() error { return p.merge(1 << 30) })
+	require.Equal(t, []layers.File{1, 3}, fileNumbers(p.c.Layers()))
+	do(t, p.seal, p.check)
 }

@@ -47,6 +47,7 @@ type player struct {
 	stamp    byte
 	nonce    uint64
 	entries  int64
+	opens    int
 	full     bool                    // the disk may be full
 	copies   map[layers.Point][]byte // the content at the bases of backups
 }
@@ -93,7 +94,7 @@ func (p *player) open() (err error) {
 		return err
 	}
 	if p.c, err = Open(p.dir, Options{
-		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(2 * mapPageBytes), recentEntries: p.entries, indexLayers: 1,
+		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(p.cacheBytes()), recentEntries: p.entries, indexLayers: 1,
 	}); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -116,6 +117,14 @@ func (p *player) open() (err error) {
 		return err
 	}
 	return p.c.ForgetBases(p.line)
+}
+
+// cacheBytes is small in some openings, so that pages leave the cache.
+func (p *player) cacheBytes() int64 {
+	if p.opens++; p.opens%2 == 0 {
+		return 2 * mapPageBytes
+	}
+	return 64 << 10
 }
 
 // settle records that a loss of power no longer changes the content.

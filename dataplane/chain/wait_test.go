@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -161,7 +162,7 @@ func TestAMergeThatWaitsDoesNotDelayTheOtherLayers(t *testing.T) {
 // A growth is undone after a merge has put a local head on. Later the local head goes down, into a larger file.
 func TestAFileThatWasGrownTakesTheSizeOfItsLayer(t *testing.T) {
 	p := start(t)
-	do(t, func() error { return p.write(0, testSize) }, p.snapshot, p.snapshot, func() error { return p.write(2*block, block) },
+	do(t, func() error { return p.write(0, testSize) }, p.snapshot, p.snapshot, func() error { return p.write(2*block, 3*block) },
 		func() error { return p.c.Truncate(testSize + 3*block) }, func() error { return p.remove(1) })
 	s := p.c.state.Load()
 	next, err := s.list.chain.PutLocalHead(layers.AllFiles)
@@ -173,7 +174,25 @@ func TestAFileThatWasGrownTakesTheSizeOfItsLayer(t *testing.T) {
 	require.NoError(t, err)
 	do(t, func() error { return p.c.Truncate(testSize) }, func() error { return p.write(0, 512) }, p.snapshot,
 		func() error { return p.merge(1 << 30) }, p.check)
-	require.Len(t, p.c.Layers().Layers, 3)
-	require.Len(t, fileNumbers(p.c.Layers()), 3)
+	require.Equal(t, []layers.File{1, 3, 5}, fileNumbers(p.c.Layers()), "file 4 went down into file 3")
 	do(t, func() error { return p.again(killed, nil) })
+}
+
+// A file system that cannot punch leaves the space of hidden blocks. The merge does not punch them for ever.
+func TestAMergeWithoutPunching(t *testing.T) {
+	p := start(t)
+	do(t, func() error { return p.write(0, 8*block) }, p.snapshot, func() error { return p.write(2*block, 3*block) },
+		func() error { return p.remove(0) })
+	p.f.Before(func(op memfs.Op) error {
+		if op.Kind == "punch" {
+			return syscall.EOPNOTSUPP
+		}
+		return nil
+	})
+	more, wait, err := p.c.Merge(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, layers.NoWait, wait)
+	require.True(t, more)
+	mergeWaits(t, p, layers.NeedsSnapshot)
+	do(t, p.check)
 }
