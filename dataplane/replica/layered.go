@@ -130,26 +130,27 @@ func (d layerDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	return f, nil
 }
 
-// WriteAt counts the bytes. Any part of a failed write may have happened.
+// WriteAt counts the bytes, after the call: a sync that started during the call may lack them. Any part of a failed write
+// may have happened.
 func (f *layerFile) WriteAt(p []byte, off int64) error {
-	f.written.Add(1)
 	err := f.File.WriteAt(p, off)
+	f.written.Add(1)
 	f.set.out.wrote(int64(len(p)))
 	return err
 }
 
 // PunchHole counts the part of the range that may be in the page cache.
 func (f *layerFile) PunchHole(off, length int64) error {
-	f.written.Add(1)
 	err := f.File.PunchHole(off, length)
+	f.written.Add(1)
 	f.set.out.wrote(min(length, zeroedBytes))
 	return err
 }
 
 // ZeroRange counts the same part as PunchHole.
 func (f *layerFile) ZeroRange(off, length int64) error {
-	f.written.Add(1)
 	err := f.File.ZeroRange(off, length)
+	f.written.Add(1)
 	f.set.out.wrote(min(length, zeroedBytes))
 	return err
 }

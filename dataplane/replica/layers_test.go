@@ -625,3 +625,21 @@ func TestAChainCountsWhatTheMetadataSays(t *testing.T) {
 		})
 	}
 }
+
+// A flush covers no write that was still under way when the flush started.
+func TestAWriteDuringAFlushIsNotSettledByIt(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, takeSnapshot(s, point(1)))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+	asked, release := hang(t, f, "write", "2.img")
+	written := make(chan error)
+	go func() { written <- s.WriteAt(context.Background(), stampBlock(2), 0, false) }()
+	<-asked
+	require.NoError(t, s.Flush(t.Context()))
+	release()
+	require.NoError(t, <-written)
+	f.LoseUnsynced("2.img")
+	f.Evict("2.img")
+	assert.ErrorIs(t, s.ReadAt(t.Context(), make([]byte, 512), 0), syscall.EIO, "the earlier content is on the disk")
+}
