@@ -147,7 +147,7 @@ func (r *Replica) clearTheWay(ctx context.Context, generation int64, session str
 
 // recordAdmission makes an admission durable, unless the metadata already contains it.
 func (r *Replica) recordAdmission(generation int64, session string, how admission) error {
-	if err := r.endAttempt(); err != nil {
+	if err := r.endAttempt(r.attempt.last()); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -372,6 +372,49 @@ func TestAnAttemptEndsWithItsSession(t *testing.T) {
 	assert.NoError(t, r.State().Failure)
 }
 
+func TestASnapshotThatIsPreparedEndsWithItsSession(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, takeSnapshot(s, point(1)))
+	require.NoError(t, prepare(s, point(2)))
+	require.NoError(t, s.Close())
+	v, err := r.ViewAt(1)
+	require.NoError(t, err, "no engine is connected")
+	require.NoError(t, v.Close())
+	require.NoError(t, r.Grow(t.Context(), 32*mib))
+
+	s = admit(t, r, 2, "s2")
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+	assert.ErrorIs(t, prepare(s, point(2)), layers.ErrBorderGiven, "the write is above its border")
+	line := lineOf(2, map[int]layers.State{1: layers.Ready})
+	require.NoError(t, control(s, points.OpFollow, points.Follow{Line: line}, nil))
+	require.NoError(t, prepare(s, point(3)))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "it is safe to repeat")
+}
+
+// The engine stops waiting for a slow disk, and gives the point up, before the border is there.
+func TestAPreparationThatEndsAfterItsPointWasGivenUpIsNotPending(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, takeSnapshot(s, point(1)))
+	line := lineOf(2, map[int]layers.State{1: layers.Ready, 2: layers.Intended})
+	require.NoError(t, control(s, points.OpLine, points.Line{Line: line}, nil))
+	asked, release := hang(t, f, "create", "3.img")
+	prepared := make(chan error)
+	go func() { prepared <- prepare(s, point(2)) }()
+	<-asked
+	line = lineOf(2, map[int]layers.State{1: layers.Ready})
+	require.NoError(t, control(s, points.OpLine, points.Line{Line: line}, nil))
+	release()
+	assert.ErrorIs(t, <-prepared, layers.ErrNotPrepared)
+	waitFor(t, func() bool { return r.chainNow().Layers().Border(point(2)) < 0 })
+	require.NoError(t, r.Grow(t.Context(), 32*mib))
+	assert.EqualValues(t, 0, readByte(t, s, point(1), 0))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(3), 0, true))
+	assert.EqualValues(t, 3, readByte(t, s, layers.Point{}, 0))
+}
+
 // A directory of format 1 may hold a file that looks like a leftover of a layer. It must not be removed.
 func TestTheChangeOfFormatTouchesNoForeignFile(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)

@@ -37,19 +37,31 @@ func newMerger(r *Replica) *merger {
 	return &merger{r: r, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// follow stores a line, and starts to work by it.
-func (m *merger) follow(line points.Line) {
+// follow stores a line, and starts to work by it. A line of an earlier state is not stored: lines may arrive in another
+// order than they were sent.
+func (m *merger) follow(line points.Line) (isStored bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if line.Line.Counter < m.line.Line.Counter {
+		return false
+	}
 	m.line = line
 	if m.ended {
-		return
+		return true
 	}
 	if !m.started {
 		m.started = true
 		go m.run()
 	}
 	m.wakeUp()
+	return true
+}
+
+// lineNow returns the line of the present session; the zero value if it has sent none.
+func (m *merger) lineNow() points.Line {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.line
 }
 
 // wakeUp makes the goroutine look for work. It does not wait.

@@ -26,6 +26,7 @@ type attempt struct {
 
 	mu      sync.Mutex
 	point   layers.Point  // guarded by mu
+	spent   layers.Point  // guarded by mu; the last point that was given up
 	pending chan struct{} // guarded by mu; closed by the switch or the end of the attempt; nil: none is pending
 }
 
@@ -35,10 +36,16 @@ func (a *attempt) begin(p layers.Point) {
 	a.point, a.pending = p, make(chan struct{})
 }
 
-// settle ends the waiting: the members have switched, or the attempt has ended.
-func (a *attempt) settle() {
+// settle ends the waiting after the switch at a point.
+func (a *attempt) settle(p layers.Point) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.point == p {
+		a.settleLocked()
+	}
+}
+
+func (a *attempt) settleLocked() {
 	if a.pending != nil {
 		close(a.pending)
 		a.pending = nil
@@ -65,18 +72,23 @@ func (a *attempt) wait() <-chan struct{} {
 	return a.pending
 }
 
-// giveUpUnless ends the attempt if it is gone: still says whether the replica may have its border.
+// giveUpUnless ends the attempt if it is gone: still says whether the replica may have its border. The point cannot be
+// prepared again: changes may have gone to the head above its border before the switch of the other members.
 func (a *attempt) giveUpUnless(still func(p layers.Point) bool) {
-	p := a.last()
-	if p.Number == 0 || still(p) {
-		return
-	}
-	a.settle()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.point == p {
-		a.point = layers.Point{}
+	if a.point.Number == 0 || still(a.point) {
+		return
 	}
+	a.settleLocked()
+	a.spent, a.point = a.point, layers.Point{}
+}
+
+// isSpent reports whether a point is the last one that was given up.
+func (a *attempt) isSpent(p layers.Point) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.spent == p
 }
 
 // pointError is the refusal of an operation on points. Nothing has changed, and the replica continues. Over the network
@@ -180,7 +192,7 @@ func (s *Session) pointCall(op uint16, payload []byte, reply *[]byte) (c call, o
 			return r.refused(err)
 		}
 	case points.OpPrepare:
-		c, err = pointWork(c, "prepare a snapshot", payload, r.prepare)
+		c, err = pointWork(c, "prepare a snapshot", payload, s.prepare)
 	case points.OpSeal:
 		c, err = pointWork(c, "seal a snapshot", payload, r.seal)
 	case points.OpStartRebuild:
@@ -241,12 +253,22 @@ func (r *Replica) followLine(line layers.Line) (points.Followed, error) {
 }
 
 // prepare answers points.OpPrepare. The caller is in the lane.
+func (s *Session) prepare(p points.Prepare) error {
+	err := s.replica.prepare(p)
+	if s.replica.attempt.is(p.Point) {
+		s.prepared = p.Point
+	}
+	return err
+}
+
 func (r *Replica) prepare(p points.Prepare) error {
 	switch {
 	case p.Point.Number < 1 || p.Limit < 1 || p.Limit > layers.AllFiles:
 		return &pointError{invalid("point %d with a limit of %d files is not valid", p.Point.Number, p.Limit), layers.ErrNotPrepared}
 	case r.attempt.is(p.Point):
 		return nil
+	case r.attempt.isSpent(p.Point):
+		return fmt.Errorf("prepare point %d: it was given up: %w", p.Point.Number, layers.ErrBorderGiven)
 	case r.attempt.isPending():
 		return fmt.Errorf("another snapshot is prepared: %w", layers.ErrBusy)
 	case !r.hasRoom():
@@ -264,18 +286,30 @@ func (r *Replica) prepare(p points.Prepare) error {
 	}
 	r.attempt.begin(p.Point)
 	r.changed()
+	// If the disk was slow, the engine may have given the point up already: setLine found no attempt then.
+	line := r.merger.lineNow().Line
+	r.attempt.giveUpUnless(func(q layers.Point) bool {
+		return q.Number > line.Counter || line.State(q) == layers.Intended
+	})
+	if !r.attempt.is(p.Point) {
+		return fmt.Errorf("point %d was given up during its preparation: %w", p.Point.Number, layers.ErrNotPrepared)
+	}
 	return nil
 }
 
-// endAttempt ends the attempt of an earlier session. Changes go to the head from now on, as after an opening, so the view
-// at the border is not the one of the other members. The caller is in the lane, and no session is in.
-func (r *Replica) endAttempt() error {
+// endAttempt ends the attempt at a point, after its session. Changes go to the head from now on, as after an opening, so
+// the view at the border is not the one of the other members. No request of that session is under way. It does not wait
+// for the disk.
+func (r *Replica) endAttempt(p layers.Point) error {
+	if !r.attempt.is(p) {
+		return nil
+	}
 	if r.attempt.isPending() {
-		if err := r.layers.Switch(r.attempt.last()); err != nil {
+		if err := r.chainNow().Switch(p); err != nil {
 			return err
 		}
 	}
-	r.attempt.giveUpUnless(func(layers.Point) bool { return false })
+	r.attempt.giveUpUnless(func(q layers.Point) bool { return q != p })
 	return nil
 }
 
@@ -287,7 +321,7 @@ func (r *Replica) switchHead(p layers.Point) error {
 	if err := r.chainNow().Switch(p); err != nil {
 		return r.refused(err)
 	}
-	r.attempt.settle()
+	r.attempt.settle(p)
 	r.merger.wakeUp()
 	return nil
 }
@@ -313,12 +347,16 @@ func (r *Replica) seal(p layers.Point) error {
 	return nil
 }
 
-// setLine answers points.OpLine. An attempt that has left the line has ended.
+// setLine answers points.OpLine. An attempt that has left the line has ended. The line is stored first: a preparation
+// that ends in between compares its point with it.
 func (r *Replica) setLine(line points.Line) error {
+	if !r.merger.follow(line) {
+		return nil
+	}
 	r.attempt.giveUpUnless(func(p layers.Point) bool {
 		return p.Number > line.Line.Counter || line.Line.State(p) != layers.Unknown
 	})
-	r.merger.follow(line)
+	r.merger.wakeUp()
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Session struct {
 	wasClean   bool   // the replica was closed in order before this session
 	lastBootID string // the boot during which it was closed
 	layering   layering
+	prepared   layers.Point // the last one; read when no request is under way
 
 	endOnce   sync.Once
 	done      chan struct{} // closed when ended; ending is set
@@ -60,6 +61,7 @@ func (s *Session) Close() error {
 	err := s.replica.awaitDrained(s.gate)
 	if err == nil {
 		closeViews(s.views.close())
+		_ = s.replica.endAttempt(s.prepared) // an error has ended the chain, and no session comes in
 	}
 	s.replica.mu.Lock()
 	if s.replica.current == s && s.isOver() {
