@@ -179,6 +179,7 @@ type Engine struct {
 	snapshot          *snapshot        // guarded by mu; the attempt under way
 	lastSnapshot      *snapshot        // guarded by mu; the last attempt, under way or ended
 	knowsPoints       bool             // guarded by mu; the volume has, or had, points: members get its line
+	startRevert       layers.Interval  // guarded by mu; the last revert of the line with which the engine starts
 	// lineTurn has one place: a line is being sent to the members.
 	lineTurn chan struct{}
 	// predecessorAskedAt is the time of the last question of the previous engine; see Predecessor. Zero if it is

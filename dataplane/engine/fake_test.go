@@ -419,7 +419,8 @@ func (a *api) record(e *Engine) error {
 	if a.onWrite != nil {
 		a.onWrite(s.ProposedEpoch)
 	}
-	if err := e.RecordEpoch(e.cfg.Session, s.ProposedEpoch); err != nil && e.State().Phase != PhaseError {
+	line := a.line
+	if err := e.RecordEpoch(e.cfg.Session, s.ProposedEpoch, &line); err != nil && e.State().Phase != PhaseError {
 		return err
 	}
 	return nil

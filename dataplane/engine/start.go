@@ -295,25 +295,34 @@ func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
 }
 
 // RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch, and the line in
-// State.ProposedLine if there is one. It is idempotent. Another session or epoch gives ErrNotProposed.
-func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
-	if err := e.accept(session, epoch); err != nil {
+// State.ProposedLine if there is one. It is idempotent. Another session or epoch gives ErrNotProposed. line is the line
+// that the object holds with the epoch; nil if the caller does not know it. If it has another revert than the line with
+// which the engine starts, the start ends with ErrReverted: the members must follow the revert before they serve users.
+func (e *Engine) RecordEpoch(session string, epoch membership.Epoch, line *layers.Line) error {
+	err := e.accept(session, epoch, line)
+	if errors.Is(err, ErrReverted) {
+		e.fail(failure{reason: ReasonLineFailed, err: err})
+	}
+	if err != nil {
 		return err
 	}
 	e.cfg.OnChange()
 	return nil
 }
 
-func (e *Engine) accept(session string, epoch membership.Epoch) error {
+func (e *Engine) accept(session string, epoch membership.Epoch, line *layers.Line) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	isAccepted := !e.accepted.IsZero() && e.accepted.Equal(epoch)
 	switch {
 	case session != e.cfg.Session:
 		return fmt.Errorf("record epoch %s for session %q: %w", epoch, session, ErrNotProposed)
-	case !e.accepted.IsZero() && e.accepted.Equal(epoch):
-		return nil
-	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
+	case !isAccepted && (e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch)):
 		return fmt.Errorf("cannot record epoch %s, the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
+	case e.state.Phase == PhaseStarting && line != nil && lastRevert(*line) != e.startRevert:
+		return fmt.Errorf("record epoch %s: %w", epoch, ErrReverted)
+	case isAccepted:
+		return nil
 	}
 	e.accepted, e.state.ProposedEpoch, e.state.ProposedLine = e.state.ProposedEpoch, membership.Epoch{}, nil
 	close(e.recorded)

@@ -144,13 +144,13 @@ func TestStartAcknowledgesNothingBeforeTheEpochIsRecorded(t *testing.T) {
 		session string
 		epoch   membership.Epoch
 	}{{"other", want}, {"s3", membership.NewEpoch(3, 2, want.Members)}, {"s3", membership.NewEpoch(3, 1, []string{"a"})}, {"s3", membership.Epoch{}}} {
-		assert.ErrorIs(t, e.RecordEpoch(wrong.session, wrong.epoch), ErrNotProposed, "record %+v", wrong)
+		assert.ErrorIs(t, e.RecordEpoch(wrong.session, wrong.epoch, nil), ErrNotProposed, "record %+v", wrong)
 	}
 	for _, d := range r.disks {
 		assert.Zero(t, d.count(membership.OpRecordEpoch), "%s holds the epoch before the object does", d.name)
 	}
 	for range 2 { // idempotent
-		require.NoError(t, e.RecordEpoch("s3", want))
+		require.NoError(t, e.RecordEpoch("s3", want, nil))
 	}
 	s = r.await(e, changed, "running engine", settled)
 	require.Equal(t, PhaseRunning, s.Phase)
@@ -159,7 +159,7 @@ func TestStartAcknowledgesNothingBeforeTheEpochIsRecorded(t *testing.T) {
 	for _, d := range r.disks {
 		assert.True(t, d.epoch.Equal(want), "%s holds epoch %s", d.name, d.epoch)
 	}
-	assert.NoError(t, e.RecordEpoch("s3", want), "record again while running")
+	assert.NoError(t, e.RecordEpoch("s3", want, nil), "record again while running")
 	assert.NoError(t, write())
 }
 
@@ -248,7 +248,7 @@ func TestResyncThatFailsLeavesTheMarks(t *testing.T) {
 	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Flush))
 	e, changed := r.start(2)
 	s := r.await(e, changed, "proposal", proposed)
-	require.NoError(t, e.RecordEpoch("s2", s.ProposedEpoch))
+	require.NoError(t, e.RecordEpoch("s2", s.ProposedEpoch, nil))
 	s = r.await(e, changed, "end", settled)
 	require.Equal(t, PhaseError, s.Phase)
 	require.Equal(t, ReasonResyncFailed, s.Reason)

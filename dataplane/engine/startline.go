@@ -97,7 +97,7 @@ func (cs candidates) chains() (chains []layers.Chain) {
 func (e *Engine) proposal(s layers.Start) *layers.Line {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.state.Adopted, e.state.Lost = s.Adopted, s.Lost
+	e.state.Adopted, e.state.Lost, e.startRevert = s.Adopted, s.Lost, lastRevert(s.Line)
 	if equalLines(s.Line, e.cfg.Line) {
 		return nil
 	}

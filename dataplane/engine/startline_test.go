@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
 )
@@ -226,4 +227,33 @@ func (r *rig) all(do func(*disk)) {
 	for _, d := range r.disks {
 		do(d)
 	}
+}
+
+// The object takes a revert after the engine has read it, and before it records the first epoch.
+func TestARevertDuringTheStartEndsTheStart(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	p, _ := r.snapshot(e)
+	require.NoError(t, writeOnes(e.Backend()))
+	require.NoError(t, e.Stop(t.Context()))
+	r.recorded = r.api.epoch()
+	next, changed := r.start(2)
+	s := r.await(next, changed, "proposal", proposed)
+	reverted, err := r.api.recordedLine().Revert(p)
+	require.NoError(t, err)
+	require.ErrorIs(t, next.RecordEpoch("s2", membership.Epoch{}, &reverted), ErrNotProposed)
+	require.ErrorIs(t, next.RecordEpoch("s2", s.ProposedEpoch, &reverted), ErrReverted)
+	s = r.await(next, changed, "failure", settled)
+	assert.Equal(t, ReasonLineFailed, s.Reason)
+	require.NoError(t, next.Stop(t.Context()))
+
+	r.api.mu.Lock()
+	r.api.line = reverted
+	r.api.mu.Unlock()
+	last, _ := r.run(3)
+	view, err := r.disk("a").data.view(p)
+	require.NoError(t, err)
+	r.sameContent(view, r.disk("a").bytes(t, 0, testSize), "after the revert")
+	r.sameBytes()
+	assert.Equal(t, reverted.Reverted, last.State().Line.Reverted)
 }

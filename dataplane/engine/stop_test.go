@@ -151,7 +151,7 @@ func TestAFrontendThatFailsIsAReason(t *testing.T) {
 	f := &frontendStub{fail: errors.New("no loop device")}
 	e, changed := r.start(1, func(c *Config) { c.Frontend = f })
 	s := r.await(e, changed, "proposal", proposed)
-	require.NoError(t, e.RecordEpoch("s1", s.ProposedEpoch))
+	require.NoError(t, e.RecordEpoch("s1", s.ProposedEpoch, nil))
 	s = r.await(e, changed, "end", settled)
 	assert.Equal(t, PhaseError, s.Phase)
 	assert.Equal(t, ReasonFrontendFailed, s.Reason)

@@ -114,7 +114,7 @@ func startEngine(t *testing.T, generation int64, recorded membership.Epoch, rs .
 			}
 			if p := e.State().ProposedEpoch; !p.IsZero() {
 				*api = p
-				_ = e.RecordEpoch(cfg.Session, p)
+				_ = e.RecordEpoch(cfg.Session, p, nil)
 			}
 		}
 	}()

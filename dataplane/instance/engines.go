@@ -234,7 +234,15 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	if e == nil {
 		return refuse(reasonNotProposed, "engine %s does not exist on this node", r.GetName())
 	}
-	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
+	var recorded *layers.Line
+	if len(r.GetLine()) > 0 {
+		line, err := lineFromWire(r.GetLine())
+		if err != nil {
+			return err
+		}
+		recorded = &line
+	}
+	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()), recorded)
 }
 
 // expandTimeout limits an expansion. An expansion asks each member for its state, and the kernel for a larger device.

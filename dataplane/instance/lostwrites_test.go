@@ -90,7 +90,7 @@ func succeed(t *testing.T, generation int64, recorded membership.Epoch, rs ...*r
 	t.Cleanup(func() { _ = e.StopForce(context.Background()) })
 	require.Eventually(t, func() bool {
 		if p := e.State().ProposedEpoch; !p.IsZero() {
-			_ = e.RecordEpoch(cfg.Session, p)
+			_ = e.RecordEpoch(cfg.Session, p, nil)
 		}
 		return e.State().Phase != engine.PhaseStarting
 	}, patience, time.Millisecond, "the start does not end")

@@ -1239,10 +1239,13 @@ func (x *EngineSpec) GetLine() []byte {
 }
 
 type EpochRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
-	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
+	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Epoch   *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The line that the API object holds with the epoch, as in EngineSpec.line. Empty if the caller does not send it. While
+	// the engine starts, another revert than that of the start's line ends the start (Reverted).
+	Line          []byte `protobuf:"bytes,4,opt,name=line,proto3" json:"line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1297,13 @@ func (x *EpochRecord) GetSession() string {
 func (x *EpochRecord) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
+	}
+	return nil
+}
+
+func (x *EpochRecord) GetLine() []byte {
+	if x != nil {
+		return x.Line
 	}
 	return nil
 }
@@ -2295,11 +2305,12 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\x06secret\x18\t \x01(\fR\x06secret\x12/\n" +
 	"\x13predecessor_session\x18\n" +
 	" \x01(\tR\x12predecessorSession\x12\x12\n" +
-	"\x04line\x18\v \x01(\fR\x04line\"n\n" +
+	"\x04line\x18\v \x01(\fR\x04line\"\x82\x01\n" +
 	"\vEpochRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x121\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"O\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x12\x12\n" +
+	"\x04line\x18\x04 \x01(\fR\x04line\"O\n" +
 	"\tEngineRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +

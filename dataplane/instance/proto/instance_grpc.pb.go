@@ -96,10 +96,12 @@ type InstanceManagerClient interface {
 	// EngineSnapshot makes the intended point of a line on all members: they prepare, switch and seal. An attempt is made
 	// once for each point; a repeated call returns its result. After an error the caller must give the point up in the API
 	// object, and then call EngineSetLine. Reasons of FAILED_PRECONDITION: SnapshotBusy, NoRoom, UnevenRegions, NotPrepared,
-	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine. Only a process with InfoReply.snapshots knows it.
+	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine, Reverted. Only a process with InfoReply.snapshots
+	// knows it.
 	EngineSnapshot(ctx context.Context, in *EngineSnapshotRequest, opts ...grpc.CallOption) (*EngineSnapshotReply, error)
 	// EngineSetLine tells an engine what the API object holds now. Its members merge the layers of borders that may go.
-	// Idempotent; it must be repeated after an error. A line with a lower counter is refused (OldLine).
+	// Idempotent; it must be repeated after an error. A line that cannot be a later version of the engine's
+	// line is refused (OldLine), and so is one with another revert (Reverted): then the engine must be restarted.
 	EngineSetLine(ctx context.Context, in *EngineLineRequest, opts ...grpc.CallOption) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
@@ -326,10 +328,12 @@ type InstanceManagerServer interface {
 	// EngineSnapshot makes the intended point of a line on all members: they prepare, switch and seal. An attempt is made
 	// once for each point; a repeated call returns its result. After an error the caller must give the point up in the API
 	// object, and then call EngineSetLine. Reasons of FAILED_PRECONDITION: SnapshotBusy, NoRoom, UnevenRegions, NotPrepared,
-	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine. Only a process with InfoReply.snapshots knows it.
+	// SlowRequests, TooManyLayers, NotSupported, NoSnapshot, OldLine, Reverted. Only a process with InfoReply.snapshots
+	// knows it.
 	EngineSnapshot(context.Context, *EngineSnapshotRequest) (*EngineSnapshotReply, error)
 	// EngineSetLine tells an engine what the API object holds now. Its members merge the layers of borders that may go.
-	// Idempotent; it must be repeated after an error. A line with a lower counter is refused (OldLine).
+	// Idempotent; it must be repeated after an error. A line that cannot be a later version of the engine's
+	// line is refused (OldLine), and so is one with another revert (Reverted): then the engine must be restarted.
 	EngineSetLine(context.Context, *EngineLineRequest) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
