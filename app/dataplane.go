@@ -23,6 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device/holder"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	dataplane "github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -343,8 +344,12 @@ func (e enginePlane) RemoveReplica(ctx context.Context, name, session, replica s
 }
 
 // RecordEpoch implements engine.DataPlane.
-func (d *dataPlane) RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error {
-	_, err := d.rpc.EngineRecordEpoch(ctx, &proto.EpochRecord{Name: name, Session: session, Epoch: epochToWire(&epoch)})
+func (d *dataPlane) RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch, line layers.Line) error {
+	text, err := lineToWire(line)
+	if err != nil {
+		return err
+	}
+	_, err = d.rpc.EngineRecordEpoch(ctx, &proto.EpochRecord{Name: name, Session: session, Epoch: epochToWire(&epoch), Line: text})
 	return err
 }
 

@@ -138,7 +138,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.start(ctx, in, e)
 	case ActionRecord:
 		log.WithField(logfields.Epoch, *e.Status.Epoch).Info("recorded the epoch")
-		if err := c.DataPlane.RecordEpoch(ctx, e.Name, e.Status.Session, *e.Status.Epoch); err != nil {
+		if err := c.DataPlane.RecordEpoch(ctx, e.Name, e.Status.Session, *e.Status.Epoch, line.Rules(e.Status.Line)); err != nil {
 			return fmt.Errorf("pass the recorded epoch to the engine: %w", err)
 		}
 	case ActionStop:

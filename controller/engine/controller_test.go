@@ -77,7 +77,10 @@ func (f *fakePlane) RemoveReplica(_ context.Context, _, session, replica string)
 	return f.call("remove %s %s", session, replica)
 }
 
-func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch) error {
+func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch, l layers.Line) error {
+	if l.Counter > 0 {
+		return f.call("record %d.%d with line %d", e.Generation, e.Counter, l.Counter)
+	}
 	return f.call("record %d.%d", e.Generation, e.Counter)
 }
 
@@ -150,14 +153,14 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	require.NoError(t, err)
 	plane.observed = Observed{
 		Phase: types.PhaseStarting, Generation: 1, Session: e.Status.Session, Process: "p",
-		Proposed: &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}},
+		Proposed: &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}}, ProposedLine: &layers.Line{Counter: 3},
 	}
 	h.Fail("update", "engines", errors.New("the API server is away"))
 	_, err = c.sync(t.Context(), "vol-e-0")
 	require.Error(t, err, "the failure was swallowed")
 	plane.expect(t) // not recorded, so not passed to the engine
 	syncOf(t, c, nil)
-	plane.expect(t, "record 1.1")
+	plane.expect(t, "record 1.1 with line 3")
 
 	h.CatchUp()
 	plane.observed.Phase, plane.observed.Proposed, plane.observed.Endpoint = types.PhaseRunning, nil, "/dev/longhorn/vol"

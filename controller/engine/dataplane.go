@@ -95,7 +95,9 @@ type DataPlane interface {
 	// StopEngine stops the engine of that session, if it exists. It fails with *InUse while the device is in use. With
 	// force, it stops the engine even then: the engine acknowledges nothing more, and its users get errors.
 	StopEngine(ctx context.Context, name, session string, force bool) error
-	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
+	// RecordEpoch passes on the epoch that the object holds, and the line that it holds with the epoch. The engine ends its
+	// start if the line has another revert than the one with which the engine starts.
+	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch, line layers.Line) error
 	// TakeSnapshot takes the snapshot of a point, which the line has as intended. It returns when all members have
 	// stored it, or when the attempt has ended. It fails with *types.Refusal if the engine refuses or ends the attempt.
 	TakeSnapshot(ctx context.Context, name, session string, line layers.Line, p layers.Point) (Snapshot, error)
