@@ -150,6 +150,7 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	if err := r.endAttempt(r.attempt.last()); err != nil {
 		return err
 	}
+	r.merger.forget()
 	r.mu.Lock()
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
 	r.mu.Unlock()

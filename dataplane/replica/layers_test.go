@@ -287,6 +287,23 @@ func TestABorderThatMayNotGoStays(t *testing.T) {
 	}
 }
 
+// The API object may have been restored in between: the next line shows the point again.
+func TestNothingIsMergedByTheLineOfAnEarlierSession(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, s.WriteAt(t.Context(), stampBlock(byte(n)), 0, false))
+		require.NoError(t, takeSnapshot(s, point(n)))
+	}
+	r.merger.line = points.Line{Line: lineOf(2, map[int]layers.State{1: layers.Deleted, 2: layers.Ready})}
+	require.NoError(t, s.Close())
+	s = admit(t, r, 2, "s2")
+	ready := lineOf(2, map[int]layers.State{1: layers.Ready, 2: layers.Ready})
+	require.NoError(t, control(s, points.OpFollow, points.Follow{Line: ready}, nil))
+	assert.Equal(t, layers.NoWait, r.merger.work())
+	assert.EqualValues(t, 1, readByte(t, s, point(1), 0))
+}
+
 func TestNothingIsMergedWhileASnapshotIsPrepared(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")

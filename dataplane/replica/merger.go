@@ -64,6 +64,16 @@ func (m *merger) lineNow() points.Line {
 	return m.line
 }
 
+// forget removes the line, because its session has ended: the next session may bring an earlier one, after the API object
+// was restored. It waits for the current work.
+func (m *merger) forget() {
+	m.hold()
+	defer m.release()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.line = points.Line{}
+}
+
 // wakeUp makes the goroutine look for work. It does not wait.
 func (m *merger) wakeUp() {
 	select {
@@ -177,8 +187,10 @@ func (m *merger) work() layers.MergeWait {
 		return layers.NeedsBarrier
 	}
 	defer m.over()
-	if err := c.ForgetBases(line.Line); err != nil {
-		return m.judge(ctx, c, err)
+	if line.Line.Counter > 0 { // without a line, each kept map may still be needed
+		if err := c.ForgetBases(line.Line); err != nil {
+			return m.judge(ctx, c, err)
+		}
 	}
 	for {
 		if ctx.Err() != nil {
