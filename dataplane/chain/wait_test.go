@@ -178,7 +178,7 @@ func TestAFileThatWasGrownTakesTheSizeOfItsLayer(t *testing.T) {
 	do(t, func() error { return p.again(killed, nil) })
 }
 
-// A file system that cannot punch leaves the space of hidden blocks. The merge does not punch them for ever.
+// A file system that cannot punch leaves the space of hidden blocks. The merge does not punch them again and again.
 func TestAMergeWithoutPunching(t *testing.T) {
 	p := start(t)
 	do(t, func() error { return p.write(0, 8*block) }, p.snapshot, func() error { return p.write(2*block, 3*block) },

@@ -36,7 +36,7 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self",message="encrypted must be false or left out: encryption of a volume's data on disks is not offered"
 	// +optional
 	Encrypted bool `json:"encrypted,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="freezeFilesystemForSnapshot must be ignored, disabled or left out: snapshots are not offered"
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="freezeFilesystemForSnapshot must be ignored, disabled or left out: file systems are not frozen for snapshots"
 	// +optional
 	FreezeFilesystemForSnapshot string `json:"freezeFilesystemForSnapshot,omitempty"`
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="fromBackup must be empty or left out: backups are not offered"
@@ -66,15 +66,15 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'enabled', 'disabled']",message="restoreVolumeRecurringJob must be ignored, enabled, disabled or left out"
 	// +optional
 	RestoreVolumeRecurringJob string `json:"restoreVolumeRecurringJob,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="snapshotDataIntegrity must be ignored, disabled or left out: snapshots are not offered"
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="snapshotDataIntegrity must be ignored, disabled or left out: snapshots have no checksums"
 	// +optional
 	SnapshotDataIntegrity string `json:"snapshotDataIntegrity,omitempty"`
 	// SnapshotMaxCount may also be 250. This is the maximum in Longhorn, and Longhorn writes it if a user specifies no
 	// value.
-	// +kubebuilder:validation:XValidation:rule="self in [0, 250]",message="snapshotMaxCount must be 0, 250 or left out: snapshots are not offered"
+	// +kubebuilder:validation:XValidation:rule="self in [0, 250]",message="snapshotMaxCount must be 0, 250 or left out: the setting snapshot-max-count limits the snapshots of every volume"
 	// +optional
 	SnapshotMaxCount int `json:"snapshotMaxCount,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self == '0'",message="snapshotMaxSize must be \"0\" or left out: snapshots are not offered"
+	// +kubebuilder:validation:XValidation:rule="self == '0'",message="snapshotMaxSize must be \"0\" or left out: the size of snapshots has no limit"
 	// +optional
 	SnapshotMaxSize Bytes `json:"snapshotMaxSize,omitempty"`
 	// +kubebuilder:validation:XValidation:rule="!self",message="Standby must be false or left out: standby volumes are not offered"
