@@ -304,6 +304,22 @@ func TestNothingIsMergedByTheLineOfAnEarlierSession(t *testing.T) {
 	assert.EqualValues(t, 1, readByte(t, s, point(1), 0))
 }
 
+// Lose promises that nothing is written except what was under way.
+func TestAReplicaWhoseDiskWasLostTakesNoFurtherBorderAway(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	for n := 1; n <= 6; n++ {
+		require.NoError(t, takeSnapshot(s, point(n)))
+	}
+	asked, release := hang(t, f, "exchange", "layers.list")
+	require.NoError(t, control(s, points.OpLine, points.Line{Line: lineOf(6, nil)}, nil))
+	<-asked
+	r.Lose(&DiskLostError{Reason: DataDeleted})
+	release()
+	r.merger.end()
+	assert.Len(t, r.chainNow().Layers().Layers, 6, "the one that was under way has ended")
+}
+
 func TestNothingIsMergedWhileASnapshotIsPrepared(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")

@@ -187,6 +187,9 @@ func (m *merger) work() layers.MergeWait {
 		return layers.NeedsBarrier
 	}
 	defer m.over()
+	if m.r.hasFailed.Load() { // it failed before begin, so its interrupt came too early
+		return layers.NoWait
+	}
 	if line.Line.Counter > 0 { // without a line, each kept map may still be needed
 		if err := c.ForgetBases(line.Line); err != nil {
 			return m.judge(ctx, c, err)
@@ -196,7 +199,7 @@ func (m *merger) work() layers.MergeWait {
 		if ctx.Err() != nil {
 			return layers.NeedsBarrier
 		}
-		if err := m.join(c, line); err != nil {
+		if err := m.join(ctx, c, line); err != nil {
 			return m.judge(ctx, c, err)
 		}
 		more, wait, err := c.Merge(pacedContext{ctx, m.r.limit()})
@@ -231,11 +234,14 @@ func (m *merger) over() {
 
 // join takes away the borders that may go. A border above the counter is newer than the line, so it stays: its point
 // was intended after the line was sent. A border that a tool reads stays until the tool has ended.
-func (m *merger) join(c *chain.Chain, line points.Line) error {
+func (m *merger) join(ctx context.Context, c *chain.Chain, line points.Line) error {
 	for _, l := range c.Layers().Layers {
 		p := l.Top.Point
 		if p.Number == 0 || p.Number > line.Line.Counter || !line.Line.MayJoin(p, layers.Busy{Needed: line.Needed}) {
 			continue
+		}
+		if err := ctx.Err(); err != nil { // also after the disk was lost
+			return err
 		}
 		m.r.dropViews(p)
 		switch err := c.Join(p, line.Line, line.Needed); {
