@@ -150,6 +150,12 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	if err := r.endAttempt(r.attempt.last()); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	earlier := r.current
+	r.mu.Unlock()
+	if earlier != nil { // its owner has not called Close
+		earlier.finish()
+	}
 	r.merger.forget()
 	r.mu.Lock()
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()

@@ -320,6 +320,52 @@ func TestAReplicaWhoseDiskWasLostTakesNoFurtherBorderAway(t *testing.T) {
 	assert.Len(t, r.chainNow().Layers().Layers, 6, "the one that was under way has ended")
 }
 
+// The views of a session go when its last request has ended, even if its Close did not wait that long.
+func TestAViewOfASessionThatHungIsClosed(t *testing.T) {
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	require.NoError(t, Create(f, crashDir, testSpec("uid-1", 16*mib)))
+	r, err := Open(f, crashDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot, Clock: clock})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	s := admit(t, r, 1, "s")
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, s.WriteAt(t.Context(), stampBlock(byte(n)), 0, false))
+		require.NoError(t, takeSnapshot(s, point(n)))
+	}
+	assert.EqualValues(t, 1, readByte(t, s, point(1), 0))
+	hangs, err := s.begin()
+	require.NoError(t, err)
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	waitFor(t, clock.HasWaiters)
+	clock.Step(closeWait)
+	assert.ErrorIs(t, <-closed, ErrBusy)
+	s.gate.leave(hangs)
+	s = admit(t, r, 2, "s2")
+	line := points.Line{Line: lineOf(2, map[int]layers.State{1: layers.Deleted, 2: layers.Ready})}
+	require.NoError(t, control(s, points.OpLine, line, nil))
+	waitFor(t, func() bool { return r.chainNow().Layers().Border(point(1)) < 0 })
+}
+
+// A view may be opened after the merger has closed the views of the border.
+func TestABorderGoesWhenItsLastViewIsClosed(t *testing.T) {
+	_, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, takeSnapshot(s, point(n)))
+	}
+	v, err := r.chainNow().View(point(1))
+	require.NoError(t, err)
+	line := points.Line{Line: lineOf(2, map[int]layers.State{1: layers.Deleted, 2: layers.Ready})}
+	require.NoError(t, control(s, points.OpLine, line, nil))
+	waitFor(t, func() bool { return r.State().MergeWaits == "NeedsReaders" })
+	s.views.put(point(1), v)
+	require.NoError(t, s.Close())
+	waitFor(t, func() bool { return r.chainNow().Layers().Border(point(1)) < 0 && r.State().MergeWaits == "" })
+}
+
 func TestNothingIsMergedWhileASnapshotIsPrepared(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")

@@ -137,9 +137,13 @@ func (m *merger) waiting() string {
 	return mergeWaits[m.waits]
 }
 
+// needsReaders means that a border which must go is read: a tool or a session has a view of it.
+const needsReaders layers.MergeWait = 100
+
 var mergeWaits = map[layers.MergeWait]string{
 	layers.NoWait: "", layers.NeedsBarrier: "NeedsBarrier", layers.NeedsSnapshot: "NeedsSnapshot",
 	layers.NeedsRepair: "NeedsRepair", layers.NeedsSpace: "NeedsSpace",
+	needsReaders: "NeedsReaders",
 }
 
 func (m *merger) run() {
@@ -199,14 +203,19 @@ func (m *merger) work() layers.MergeWait {
 		if ctx.Err() != nil {
 			return layers.NeedsBarrier
 		}
-		if err := m.join(ctx, c, line); err != nil {
+		held, err := m.join(ctx, c, line)
+		if err != nil {
 			return m.judge(ctx, c, err)
 		}
 		more, wait, err := c.Merge(pacedContext{ctx, m.r.limit()})
 		if err != nil {
 			return m.judge(ctx, c, err)
 		}
-		if !more {
+		switch {
+		case more:
+		case wait == layers.NoWait && held:
+			return needsReaders
+		default:
 			return wait
 		}
 	}
@@ -233,24 +242,26 @@ func (m *merger) over() {
 }
 
 // join takes away the borders that may go. A border above the counter is newer than the line, so it stays: its point
-// was intended after the line was sent. A border that a tool reads stays until the tool has ended.
-func (m *merger) join(ctx context.Context, c *chain.Chain, line points.Line) error {
+// was intended after the line was sent. A border that is read stays until the view is closed; held reports this.
+func (m *merger) join(ctx context.Context, c *chain.Chain, line points.Line) (held bool, err error) {
 	for _, l := range c.Layers().Layers {
 		p := l.Top.Point
 		if p.Number == 0 || p.Number > line.Line.Counter || !line.Line.MayJoin(p, layers.Busy{Needed: line.Needed}) {
 			continue
 		}
 		if err := ctx.Err(); err != nil { // also after the disk was lost
-			return err
+			return held, err
 		}
 		m.r.dropViews(p)
 		switch err := c.Join(p, line.Line, line.Needed); {
-		case errors.Is(err, layers.ErrHeld), errors.Is(err, layers.ErrNoBorder):
+		case errors.Is(err, layers.ErrHeld):
+			held = true
+		case errors.Is(err, layers.ErrNoBorder):
 		case err != nil:
-			return err
+			return held, err
 		}
 	}
-	return nil
+	return held, nil
 }
 
 // judge returns why the work waits after an error. An error of the disk that has ended the chain ends the replica.

@@ -310,7 +310,7 @@ func (r *Replica) drain(ctx context.Context) error {
 			v.releasePoint()
 		}
 		if current != nil {
-			closeViews(current.views.close())
+			current.finish()
 		}
 	}
 }

@@ -60,8 +60,12 @@ func (s *Session) Close() error {
 	s.closeOnce.Do(func() { close(s.closed) })
 	err := s.replica.awaitDrained(s.gate)
 	if err == nil {
-		closeViews(s.views.close())
-		_ = s.replica.endAttempt(s.prepared) // an error has ended the chain, and no session comes in
+		s.finish()
+	} else {
+		go func() { // ends with the request that hangs
+			<-s.gate.drained
+			s.finish()
+		}()
 	}
 	s.replica.mu.Lock()
 	if s.replica.current == s && s.isOver() {
@@ -70,6 +74,13 @@ func (s *Session) Close() error {
 	s.replica.mu.Unlock()
 	s.replica.changed()
 	return err
+}
+
+// finish releases what the session has on the replica. No request is under way. It may be called again.
+func (s *Session) finish() {
+	closeViews(s.views.close())
+	_ = s.replica.endAttempt(s.prepared) // an error has ended the chain, and no session comes in
+	s.replica.merger.wakeUp()            // it may wait for a view
 }
 
 // isOver reports whether the owner has closed the session and no request is under way.
