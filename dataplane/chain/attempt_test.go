@@ -10,8 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
 
-// A session has prepared a point, and has ended. The next session must not complete it: a change since then is above the
-// border.
+// A session has prepared a point, and has ended. The next session must not complete it: a change since then is above
+// the border.
 func TestAForgottenPointIsNotPreparedAgain(t *testing.T) {
 	for name, before := range map[string]func(p *player) error{
 		"it was prepared":    func(*player) error { return nil },

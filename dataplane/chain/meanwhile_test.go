@@ -42,8 +42,8 @@ func TestAMergeRemovesNoFileWhileASnapshotIsPrepared(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, layers.NeedsBarrier, wait)
 			require.Same(t, s, p.c.state.Load())
-			do(t, func() error { return p.write(5*block, block) }, p.doSwitch, func() error { return p.write(6*block, block) }, p.seal,
-				p.check, func() error { return p.merge(1 << 30) }, p.check)
+			do(t, func() error { return p.write(5*block, block) }, p.doSwitch,
+				func() error { return p.write(6*block, block) }, p.seal, p.check, func() error { return p.merge(1 << 30) }, p.check)
 		})
 	}
 }

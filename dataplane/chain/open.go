@@ -243,10 +243,10 @@ func (c *Chain) openFiles(s *state) error {
 	return c.settle(unsealed, merged)
 }
 
-// openRecent opens recent of an unsealed file. A merge has removed it from a file that takes no changes. The head always
-// has one: it is durable before the list names the head. If it is missing, or too short because an opening was killed
-// while it created the file, it is created again. Then it gets no boot id, because the lost one may have had entries:
-// other members are preferred.
+// openRecent opens recent of an unsealed file. A merge has removed it from a file that takes no changes. The head
+// always has one: it is durable before the list names the head. If it is missing, or too short because an opening was
+// killed while it created the file, it is created again. Then it gets no boot id, because the lost one may have had
+// entries: other members are preferred.
 func (c *Chain) openRecent(s *state, f *file) error {
 	if f.lowest.Load() {
 		return nil

@@ -94,7 +94,8 @@ func (p *player) open() (err error) {
 		return err
 	}
 	if p.c, err = Open(p.dir, Options{
-		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(p.cacheBytes()), recentEntries: p.entries, indexLayers: 1,
+		UID: testUID, BootID: p.bootID(), SameSuperblock: true, Cache: NewCache(p.cacheBytes()),
+		recentEntries: p.entries, indexLayers: 1,
 	}); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

@@ -61,9 +61,9 @@ func (c *Chain) switchLocked(s *state) {
 }
 
 // ForgetAttempt ends the attempt of a session that has ended. As after another opening, changes go to the head, and the
-// point that was prepared can be neither prepared again nor switched to: the head above its border may have changes from
-// before the switch of the other members. Its border stays until it is joined. It is in memory, waits for changes under
-// way, and is safe to repeat.
+// point that was prepared can be neither prepared again nor switched to: the head above its border may have changes
+// from before the switch of the other members. Its border stays until it is joined. The call is in memory, waits for
+// changes under way, and is safe to repeat.
 func (c *Chain) ForgetAttempt() {
 	c.lane.Lock()
 	defer c.lane.Unlock()

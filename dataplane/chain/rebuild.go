@@ -22,9 +22,9 @@ import (
 // stays in the head, and repeats SealStage. So each layer at and below the base ends as one file.
 
 // StartRebuild makes all layers above a flushed border one layer. A zero base means that no border stays. Then the
-// content is worth nothing, so an empty file replaces all files; a replica that has one file keeps it. Views at the other
-// borders end. Before that it removes the kept maps: the replica may have missed a revert that makes them wrong. It is
-// refused while a merge runs. It is safe to repeat, and does not drop what was copied since.
+// content is worth nothing, so an empty file replaces all files. A replica that has one file keeps it. Views at the
+// other borders end. Before that it removes the kept maps: the replica may have missed a revert that makes them wrong.
+// It is refused while a merge runs. It is safe to repeat, and does not drop what was copied since.
 func (c *Chain) StartRebuild(base layers.Point) error {
 	if !c.merging.TryLock() {
 		return fmt.Errorf("start a rebuild: a merge is running: %w", layers.ErrBusy)
@@ -55,9 +55,9 @@ func (c *Chain) StartRebuild(base layers.Point) error {
 	return nil
 }
 
-// commitStart replaces the list by the one with joined layers, or by an empty one without a base. On a full disk without
-// room for the empty file the joined layers stay: their blocks are the target's own then, and are compared. It returns
-// the list in force. The caller holds merging and lane.
+// commitStart replaces the list by the one with joined layers, or by an empty one without a base. On a full disk
+// without room for the empty file the joined layers stay, and their blocks are the target's own. It returns the list
+// in force. The caller holds merging and lane.
 func (c *Chain) commitStart(joined layers.Chain, base layers.Point) (layers.Chain, error) {
 	if base == (layers.Point{}) && joined.FileCount() > 1 {
 		empty := joined
@@ -75,8 +75,8 @@ func (c *Chain) commitStart(joined layers.Chain, base layers.Point) (layers.Chai
 }
 
 // SealStage ends a stage of a rebuild: it makes everything durable, and then the border above it, with an empty head.
-// No change may be under way. It is safe to repeat. It needs a further file: after layers.ErrManyFiles the caller merges
-// and repeats it.
+// No change may be under way. It is safe to repeat. It needs a further file: after layers.ErrManyFiles the caller
+// merges and repeats it.
 func (c *Chain) SealStage(line layers.Line, to layers.Point) error {
 	c.lane.Lock()
 	defer c.lane.Unlock()

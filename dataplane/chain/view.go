@@ -131,9 +131,9 @@ func (v *View) check(off, length int64) error {
 // end makes later reads fail.
 func (v *View) end(err error) { v.ended.CompareAndSwap(nil, &err) }
 
-// Close closes the files that only this view has. It waits for the reads of the view first, without a lock of the chain:
-// a switch takes lane while no user is served. It does not wait for any other read or change, which may hang in the
-// disk. These do not use the files that it closes: a file has left the list before, and retire has waited for them.
+// Close closes the files that only this view has. It waits for the reads of the view first, without a lock of the
+// chain: a switch takes lane while no user is served. It does not wait for any other read or change, which may hang in
+// the disk. These do not use the files that it closes: a file has left the list before, and retire has waited for them.
 func (v *View) Close() error {
 	v.end(ErrClosed)
 	v.awaitReads()

@@ -162,8 +162,8 @@ func TestAMergeThatWaitsDoesNotDelayTheOtherLayers(t *testing.T) {
 // A growth is undone after a merge has put a local head on. Later the local head goes down, into a larger file.
 func TestAFileThatWasGrownTakesTheSizeOfItsLayer(t *testing.T) {
 	p := start(t)
-	do(t, func() error { return p.write(0, testSize) }, p.snapshot, p.snapshot, func() error { return p.write(2*block, 3*block) },
-		func() error { return p.c.Truncate(testSize + 3*block) }, func() error { return p.remove(1) })
+	do(t, func() error { return p.write(0, testSize) }, p.snapshot, p.snapshot,
+		func() error { return p.write(2*block, 3*block) }, func() error { return p.c.Truncate(testSize + 3*block) }, func() error { return p.remove(1) })
 	s := p.c.state.Load()
 	next, err := s.list.chain.PutLocalHead(layers.AllFiles)
 	require.NoError(t, err)
