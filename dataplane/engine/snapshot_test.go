@@ -249,7 +249,9 @@ func TestAnAttemptThatFailsChangesNothing(t *testing.T) {
 				tc.left = []string{"a", "b", "c"}
 			}
 			r.await(e, changed, "members", inEpoch(tc.left...))
+			r.disk("b").mu.Lock() // a request of the attempt may still be on its way
 			r.disk("b").old = false
+			r.disk("b").mu.Unlock()
 			require.NoError(t, r.conclude(e, p, err))
 			for _, name := range tc.left {
 				flushed, other := r.disk(name).data.borders()

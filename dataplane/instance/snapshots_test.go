@@ -94,12 +94,39 @@ func TestCallsAboutSnapshots(t *testing.T) {
 		require.Error(t, err, "%v", r)
 	}
 	assert.Equal(t, reasonOldLine, reason(err))
+	reverted := encodeLine(layers.Line{Counter: 9, Reverted: []layers.Interval{{To: 1, By: 9}}})
+	_, err = home.EngineSetLine(ctx, &proto.EngineLineRequest{Name: name, Session: session, Line: reverted})
+	assert.Equal(t, reasonReverted, reason(err))
 	_, err = home.EngineSetLine(ctx, &proto.EngineLineRequest{Name: name, Session: session, Line: encodeLine(layers.Line{Counter: 4})})
 	require.NoError(t, err)
 	home.until("the line", func(s *proto.State) bool {
 		got, err := lineFromWire(s.GetEngines()[0].GetLine())
 		return err == nil && got.Counter == 4
 	})
+}
+
+func TestARevertThatTheObjectRecordsWithTheEpochEndsTheStart(t *testing.T) {
+	ctx, c := t.Context(), newCluster(t)
+	home := c[0]
+	spec := c.engineSpec(1, nil)
+	spec.Line = encodeLine(layers.Line{Counter: 3})
+	_, err := home.EngineStart(ctx, spec)
+	require.NoError(t, err)
+	var epoch *proto.Epoch
+	home.until("the proposal", func(s *proto.State) bool {
+		if len(s.GetEngines()) == 0 {
+			return false
+		}
+		epoch = s.GetEngines()[0].GetProposedEpoch()
+		return epoch != nil
+	})
+	record := &proto.EpochRecord{Name: spec.GetName(), Session: spec.GetSession(), Epoch: epoch, Line: []byte("{")}
+	_, err = home.EngineRecordEpoch(ctx, record)
+	require.Equal(t, codes.InvalidArgument, status.Code(err), err)
+	record.Line = encodeLine(layers.Line{Counter: 4, Reverted: []layers.Interval{{To: 1, By: 4}}})
+	_, err = home.EngineRecordEpoch(ctx, record)
+	require.Equal(t, reasonReverted, reason(err), err)
+	home.untilEngine(proto.Phase_PHASE_ERROR)
 }
 
 // snapshot creates a snapshot as the control plane does, and returns the line with it.
