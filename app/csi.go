@@ -8,7 +8,7 @@ import (
 	snapshotclient "github.com/kubernetes-csi/external-snapshotter/client/v8/clientset/versioned"
 	"github.com/urfave/cli/v3"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // the snapshotter logs to it, and it gets our log
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"

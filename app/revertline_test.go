@@ -18,8 +18,12 @@ import (
 // package may know both.
 func TestRevertLineFollowsTheRulesOfTheLayers(t *testing.T) {
 	kinds := []longhorn.LinePoint{
-		{}, {State: longhorn.PointStateIntended}, {State: longhorn.PointStateReady}, {State: longhorn.PointStateDeleted},
-		{State: longhorn.PointStateReady, Holds: []string{"job"}}, {State: longhorn.PointStateDeleted, Holds: []string{"job"}},
+		{},
+		{State: longhorn.PointStateIntended},
+		{State: longhorn.PointStateReady},
+		{State: longhorn.PointStateDeleted},
+		{State: longhorn.PointStateReady, Holds: []string{"job"}},
+		{State: longhorn.PointStateDeleted, Holds: []string{"job"}},
 	}
 	compared := 0
 	for code := range 6 * 6 * 6 * 6 {

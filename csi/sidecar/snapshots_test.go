@@ -84,7 +84,8 @@ func newSnapshotCluster(objects ...runtime.Object) *snapshotCluster {
 		ObjectMeta: metav1.ObjectMeta{Name: "snap"}, Driver: driverName, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 		Parameters: map[string]string{"type": "snap"},
 	}
-	c := &snapshotCluster{Clientset: snapshotfake.NewSimpleClientset(append(objects, class)...), asked: make(chan struct{}, 1)}
+	clients := snapshotfake.NewSimpleClientset(append(objects, class)...) //nolint:staticcheck // the library has no other one
+	c := &snapshotCluster{Clientset: clients, asked: make(chan struct{}, 1)}
 	c.PrependReactor("list", "volumesnapshotcontents", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if c.hasDefinitions.Load() {
 			return false, nil, nil

@@ -77,10 +77,10 @@ func TestAReadAsksOnlyTheLayerThatTheIndexNames(t *testing.T) {
 	p := layered(t, 6)
 	between := mapName(4)
 	readOne := func() error { return p.c.ReadAt(make([]byte, block), 0) }
-	bad := p.reopenBad(t)
+	_ = p.reopenBad(t)
 	do(t, readOne)
 
-	bad = p.reopenBad(t)
+	bad := p.reopenBad(t)
 	bad.name.Store(&between)
 	do(t, readOne)
 

@@ -129,13 +129,6 @@ func (p *presence) note() bool {
 	return len(p.noted) > 0 || p.keep > 0
 }
 
-// hasEntries reports whether a block counts as present that has no durable bit.
-func (p *presence) hasEntries() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.fresh)+len(p.noted) > 0
-}
-
 // writeNoted writes the bits of the noted blocks.
 func (p *presence) writeNoted() error {
 	p.mu.Lock()
