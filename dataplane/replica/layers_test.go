@@ -765,3 +765,22 @@ func TestAWriteDuringAFlushIsNotSettledByIt(t *testing.T) {
 	f.Evict("2.img")
 	assert.ErrorIs(t, s.ReadAt(t.Context(), make([]byte, 512), 0), syscall.EIO, "the earlier content is on the disk")
 }
+
+// The error of a merge may pass: for example, the process had too many open files.
+func TestAMergeThatFailedIsTriedAgain(t *testing.T) {
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	require.NoError(t, Create(f, crashDir, testSpec("uid-1", 16*mib)))
+	r, err := Open(f, crashDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot, Clock: clock})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	s := admit(t, r, 1, "s")
+	<-r.merger.wake // by the admission
+	slept := make(chan bool, 1)
+	go func() { slept <- r.merger.sleep(retryAfter[layers.NeedsRepair]) }()
+	waitFor(t, clock.HasWaiters)
+	clock.Step(repairRetry)
+	assert.True(t, <-slept)
+	assert.NoError(t, s.Close())
+}

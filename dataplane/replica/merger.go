@@ -14,6 +14,9 @@ import (
 // spaceRetry is how long a merge without space waits before it tries again.
 const spaceRetry = 30 * time.Second
 
+// repairRetry is how long a merge waits after an error that did not end the replica. The error may pass.
+const repairRetry = 5 * time.Minute
+
 // merger takes borders away that the line no longer has, and merges the files of their layers, in one goroutine for
 // each replica. The goroutine starts with the first line and ends at the close of the replica. Nothing is merged while
 // a snapshot is prepared and not switched: the switch must not wait for the disk.
@@ -157,17 +160,20 @@ func (m *merger) run() {
 		if changed {
 			m.r.changed()
 		}
-		if !m.sleep(wait == layers.NeedsSpace) {
+		if !m.sleep(retryAfter[wait]) {
 			return
 		}
 	}
 }
 
-// sleep waits until there may be work. It returns false if there will be none.
-func (m *merger) sleep(again bool) bool {
+var retryAfter = map[layers.MergeWait]time.Duration{layers.NeedsSpace: spaceRetry, layers.NeedsRepair: repairRetry}
+
+// sleep waits until there may be work, at most for the given time; 0 is no limit. It returns false if there will be no
+// work.
+func (m *merger) sleep(limit time.Duration) bool {
 	var retry <-chan time.Time
-	if again {
-		t := m.r.opts.Clock.NewTimer(spaceRetry)
+	if limit > 0 {
+		t := m.r.opts.Clock.NewTimer(limit)
 		defer t.Stop()
 		retry = t.C()
 	}
