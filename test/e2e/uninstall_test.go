@@ -166,7 +166,7 @@ func removeInstallation(ctx context.Context, t *testing.T, c *cluster.Cluster, r
 	t.Helper()
 	log, err := uninstall(ctx, t, c, root)
 	require.Error(t, err)
-	require.Contains(t, log, "there is data: volume e2e-uninstall-", "it was not refused")
+	require.Contains(t, log, "there is data: volume e2e-", "it was not refused")
 	require.Contains(t, log, "("+volume+")")
 	if !slices.Contains(args, "--delete-volumes") {
 		confirmDeletion(ctx, t, c, "true")
