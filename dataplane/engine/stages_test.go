@@ -319,6 +319,7 @@ func TestRebuildsWithSnapshotsUnderLoad(t *testing.T) {
 	r.local, r.wrap = "a", jittered
 	e, changed := r.run(1)
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop() // a failure must not leave the writers in the engine, which waits for them
 	var writers sync.WaitGroup
 	for w := range 3 {
 		writers.Go(func() {
@@ -352,6 +353,7 @@ func TestRebuildsWithSnapshotsUnderLoad(t *testing.T) {
 				r.await(e, changed, "member", rebuilt("c"))
 			}
 		}
+		r.awaitNoOperation(e)
 	}
 	stop()
 	writers.Wait()
