@@ -71,7 +71,7 @@ func counterOf(e *longhorn.Engine) int64 {
 	return e.Status.Line.Counter
 }
 
-// forget drops what is known about an engine that this node no longer has.
+// forget drops the record of an engine that this node no longer has.
 func (a *attempts) forget(engine string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

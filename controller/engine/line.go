@@ -15,7 +15,7 @@ import (
 
 // Attempt is what this process knows about the attempt to take the snapshot of the intended point.
 type Attempt struct {
-	// State is empty if there is no intended point.
+	// State is empty without an intended point.
 	State AttemptState
 	// Result and Err are the end of the call, if State is AttemptEnded.
 	Result Snapshot
@@ -46,7 +46,7 @@ func recordLine(in Input, s *longhorn.EngineStatus) {
 }
 
 // planLine decides about the intended point, and makes the engine follow the line. It runs only while the engine
-// proposes no epoch. A running engine whose line is the object's, without an intended point, needs nothing.
+// proposes no epoch. A running engine with the line of the object, and without an intended point, needs nothing.
 //
 //	intended point, its call             the object           then
 //	new                                  -                    the call

@@ -67,7 +67,7 @@ func planCreation(in Input, p *Plan) (picked *longhorn.Snapshot, waits why) {
 	return picked, why{types.ReasonSnapshotWaits, fmt.Sprintf("snapshot %s of the volume is being taken", picked.Name), false}
 }
 
-// giveUpStopped gives up the point of an attempt whose engine has stopped. The next start would do the same, but the
+// giveUpStopped gives up the point of an attempt if its engine has stopped. The next start would do the same, but the
 // volume may stay detached. A group decides about its own points.
 func giveUpStopped(in Input, p *Plan) bool {
 	point := line.Intended(p.Line)
@@ -155,7 +155,7 @@ func overLimit(in Input, l *longhorn.Line) why {
 	return why{}
 }
 
-// nodesWithoutSnapshots names the nodes of the engine and of members whose data plane cannot take snapshots.
+// nodesWithoutSnapshots names the nodes of the engine and of members with a data plane that cannot take snapshots.
 func (in Input) nodesWithoutSnapshots() []string {
 	var names []string
 	add := func(node string) {

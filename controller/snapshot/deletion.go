@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// planDeletions marks the points of Snapshots in deletion as deleted, and releases Snapshots whose points are marked. A
+// planDeletions marks the points of Snapshots in deletion as deleted, and releases Snapshots with marked points. A
 // release is decided on the line as it was read, so it follows the write that marks the point.
 //
 //	the point of the Snapshot     the engine               the line            the Snapshot

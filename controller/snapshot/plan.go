@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// NodeFact is what a plan needs to know about a node.
+// NodeFact has the facts about a node that a plan needs.
 type NodeFact struct {
 	Ready bool
 	// TakesSnapshots: the node's data plane can take snapshots. Version is its version.
@@ -35,7 +35,7 @@ type Input struct {
 	Nodes      map[string]NodeFact
 	// MaxCount is how many snapshots the volume may have.
 	MaxCount int
-	// Nonce is a new random number, for a point.
+	// Nonce is a new random number of a point.
 	Nonce int64
 	// Owner is this node, for status.ownerID.
 	Owner string

@@ -59,7 +59,7 @@ func (in Input) ownTickets() []string {
 	return ids
 }
 
-// usable returns the first ticket whose node is ready; "": there is none.
+// usable returns the first ticket with a ready node; "": no ticket has one.
 func (in Input) usable(ids []string) string {
 	for _, id := range ids {
 		if in.Nodes[in.Attachment.Spec.AttachmentTickets[id].NodeID].Ready {

@@ -2,7 +2,7 @@ package points
 
 import "github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 
-// The operations. Their numbers follow those of package membership. All are safe to repeat.
+// The operations. Their numbers continue the numbers of package membership. All are safe to repeat.
 const (
 	// OpState requests the layers of a replica. Request empty, reply State.
 	OpState uint16 = 10
@@ -19,7 +19,7 @@ const (
 	// OpSeal makes everything below a border durable, and then the statement that it is. Request layers.Point, reply
 	// empty.
 	OpSeal uint16 = 14
-	// OpLine tells the replica what the object has recorded: the replica merges the layers of the borders that may go,
+	// OpLine tells the replica the line that the object has recorded: the replica merges the layers of the borders that may go,
 	// in the background. Request Line, reply empty. It is repeated after each change of the line.
 	OpLine uint16 = 15
 	// OpReadView reads from the view at a point. Request ReadView, reply the bytes.
@@ -36,7 +36,7 @@ const (
 	OpEndRebuild uint16 = 20
 )
 
-// State is what a replica says about its layers.
+// State describes the layers of a replica.
 type State struct {
 	// Version is the format version: 1 for a replica that never had a snapshot. Then Chain is layers.NewChain.
 	Version int          `json:"version"`
@@ -99,7 +99,7 @@ type Ranges struct {
 	// Next is where the next question must start. The answer covers everything before it. It is the size of the volume
 	// when there is nothing more.
 	Next int64 `json:"next"`
-	// Unknown is true if the replica does not know what has changed since From. Then Ranges is empty.
+	// Unknown is true if the replica does not know the changes since From. Then Ranges is empty.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
