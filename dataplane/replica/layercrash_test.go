@@ -419,7 +419,9 @@ func TestAFailedSyncAtAnyStepOfALifeWithSnapshotsLosesNothingElse(t *testing.T) 
 		f.Kill()
 		return l.check(f)
 	})
-	require.Greater(t, failed, 3)
+	if !testing.Short() && !raceEnabled { // they try few steps
+		require.Greater(t, failed, 3)
+	}
 }
 
 // When the disk is full from any step on, changes, snapshots and merges may fail, and no replica ends.
