@@ -78,6 +78,7 @@ func TestAReplicaIsRebuiltPointByPoint(t *testing.T) {
 	} {
 		for _, wire := range []bool{false, true} {
 			t.Run(tc.name, func(t *testing.T) {
+				t.Parallel() // the end of an engine that has crashed waits for seconds
 				r, e, changed, taken := layeredRig(t, func(r *rig) {
 					if wire {
 						r.local, r.wrap = "a", r.overTheWire
@@ -94,6 +95,7 @@ func TestAReplicaIsRebuiltPointByPoint(t *testing.T) {
 				require.NoError(t, shows(r.api.recordedLine(), r.disk("c").data.shown()))
 				require.Eventually(t, func() bool { return r.disk("c").count(points.OpLine) > 0 }, time.Minute, time.Millisecond, "the line")
 				require.NoError(t, writeOnes(e.Backend()))
+				r.awaitNoOperation(e)
 				last, _ := r.snapshot(e)
 				r.sameView(last, nil, "a", "b", "c")
 				r.crash(e)
