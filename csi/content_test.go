@@ -33,9 +33,9 @@ func TestCreateVolumeFromContent(t *testing.T) {
 	}{
 		{name: "a snapshot", source: fromSnapshot("snap://pvc-1/s"), want: "snap://pvc-1/s"},
 		{name: "a volume", source: fromVolume("pvc-1"), want: "vol://pvc-1"},
-		{name: "a snapshot, for a larger volume", source: fromSnapshot("snap://pvc-1/s"), size: 128 << 20, want: "snap://pvc-1/s"},
-		{name: "a snapshot, for a smaller volume → out of range", source: fromSnapshot("snap://pvc-1/s"), size: 32 << 20, code: codes.OutOfRange, text: "less than the size of the source, 64 MiB"},
-		{name: "a volume, for a smaller volume → out of range", source: fromVolume("pvc-1"), size: 32 << 20, code: codes.OutOfRange, text: "less than the size of the source"},
+		{name: "a larger volume from a snapshot", source: fromSnapshot("snap://pvc-1/s"), size: 128 << 20, want: "snap://pvc-1/s"},
+		{name: "a smaller volume from a snapshot → out of range", source: fromSnapshot("snap://pvc-1/s"), size: 32 << 20, code: codes.OutOfRange, text: "less than the size of the source, 64 MiB"},
+		{name: "a smaller volume from a volume → out of range", source: fromVolume("pvc-1"), size: 32 << 20, code: codes.OutOfRange, text: "less than the size of the source"},
 		{name: "a snapshot that is gone → not found", source: fromSnapshot("snap://pvc-1/t"), code: codes.NotFound, text: "snap://pvc-1/t does not exist"},
 		{name: "a snapshot of another volume → not found", source: fromSnapshot("snap://pvc-2/s"), code: codes.NotFound},
 		{name: "a snapshot that was deleted → not found", given: func(f *fakeService) { source(f); f.editSnapshot("s", func(s *Snapshot) { s.Removed = true }) }, source: fromSnapshot("snap://pvc-1/s"), code: codes.NotFound},

@@ -21,9 +21,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeHead is the name under which clients see the changes since the newest snapshot. No snapshot has this name.
-const VolumeHead = "volume-head"
-
 // The schema of a Snapshot has the same limits.
 const (
 	maxSnapshotLabels     = 64
@@ -142,7 +139,7 @@ func (m *Manager) TakeSnapshot(ctx context.Context, volume, name string, labels 
 // DeleteSnapshot requests the deletion of a snapshot, and does not wait until its space is free. A repeated request is
 // not an error while the object exists.
 func (m *Manager) DeleteSnapshot(ctx context.Context, volume, name string) error {
-	if name == VolumeHead {
+	if name == types.VolumeHead {
 		return &Invalid{Field: "name", Value: name, Rule: "is not a snapshot: it is what users write to now"}
 	}
 	v, err := byName(ctx, m.deps.Volumes, volume)
@@ -242,8 +239,8 @@ func newSnapshotName() string {
 
 // checkSnapshot checks a request. The API server has the same rules; these texts name the field of the request.
 func checkSnapshot(name string, labels map[string]string) error {
-	if len(validation.IsDNS1123Subdomain(name)) > 0 || name == VolumeHead {
-		return &Invalid{Field: "name", Value: name, Rule: "must consist of lower-case letters, digits, '-' and '.', with a letter or digit at both ends, and must not be " + VolumeHead}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 || name == types.VolumeHead {
+		return &Invalid{Field: "name", Value: name, Rule: "must consist of lower-case letters, digits, '-' and '.', with a letter or digit at both ends, and must not be " + types.VolumeHead}
 	}
 	if len(labels) > maxSnapshotLabels {
 		return &Invalid{Field: "labels", Rule: fmt.Sprintf("has %d labels; a snapshot has at most %d", len(labels), maxSnapshotLabels)}

@@ -110,7 +110,7 @@ func TestSnapshotsAreThoseOfTheVolume(t *testing.T) {
 
 func TestTheHeadIsAsTheEngineShowsIt(t *testing.T) {
 	b := newBench(t, attachedVolume("vol"), snapshotOf("vol", "s", 1), owned(build.Engine("vol", func(e *longhorn.Engine) {
-		e.Status.Snapshots = map[string]longhorn.SnapshotInfo{VolumeHead: {Name: VolumeHead, Parent: "p", Size: "4096"}}
+		e.Status.Snapshots = map[string]longhorn.SnapshotInfo{types.VolumeHead: {Name: types.VolumeHead, Parent: "p", Size: "4096"}}
 	}), "vol"))
 	_, head, err := b.TakenSnapshots(t.Context(), "vol")
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestDeleteSnapshot(t *testing.T) {
 	b.ExpectWrites("delete snapshots/s")
 	require.NoError(t, b.DeleteSnapshot(t.Context(), "vol", "going"))
 	wantProblem(t, b.DeleteSnapshot(t.Context(), "vol", "g"), ErrNotFound, "cannot find snapshot 'g' for volume 'vol'")
-	wantInvalid(t, b.DeleteSnapshot(t.Context(), "vol", VolumeHead), "name", `name: "volume-head" is not a snapshot: it is what users write to now`)
+	wantInvalid(t, b.DeleteSnapshot(t.Context(), "vol", types.VolumeHead), "name", `name: "volume-head" is not a snapshot: it is what users write to now`)
 	b.ExpectWrites()
 }
 

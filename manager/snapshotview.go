@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // PurgeView says whether a replica has freed the space of all deleted snapshots. Replicas do this without a request.
@@ -46,7 +47,7 @@ func (m *Manager) TakenSnapshots(ctx context.Context, volume string) ([]*Snapsho
 // headOf returns the head as the engine shows it. Without that, it follows the newest snapshot.
 func headOf(v *Volume, engines []*Engine, taken []*Snapshot) HeadView {
 	for _, e := range engines {
-		if head, ok := e.Status.Snapshots[VolumeHead]; ok && belongs(e, v) {
+		if head, ok := e.Status.Snapshots[types.VolumeHead]; ok && belongs(e, v) {
 			return HeadView{Parent: head.Parent, Size: cmp.Or(head.Size, "0")}
 		}
 	}

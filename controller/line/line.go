@@ -117,8 +117,8 @@ func index(l *longhorn.Line, p layers.Point) int {
 	return slices.IndexFunc(l.Points, func(e longhorn.LinePoint) bool { return Point(e) == p })
 }
 
-// Named returns the point of a snapshot; nil: there is none. A deleted point has no snapshot any longer, so another
-// point may have its name. The entry must not be modified.
+// Named returns the point of a snapshot; nil if the line has no such point. A deleted point has no
+// snapshot any longer, so another point may have its name. The entry must not be modified.
 func Named(l *longhorn.Line, snapshot string) *longhorn.LinePoint {
 	if l == nil || snapshot == "" {
 		return nil
@@ -131,7 +131,7 @@ func Named(l *longhorn.Line, snapshot string) *longhorn.LinePoint {
 	return nil
 }
 
-// Intended returns the point of the attempt under way; nil: there is none. The entry must not be modified.
+// Intended returns the point of the attempt under way; nil without an attempt. The entry must not be modified.
 func Intended(l *longhorn.Line) *longhorn.LinePoint {
 	if l == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// why is a reason and a sentence for users; the zero value: there is none.
+// why is a reason and a sentence for users; the zero value means that nothing prevents the attempt.
 type why struct {
 	reason, message string
 	// isError: the Snapshot also shows the sentence as an error. It is not one if the snapshot only waits.

@@ -70,7 +70,7 @@ func (in Input) usable(ids []string) string {
 }
 
 // node returns the node to which the volume is attached for a snapshot: where its engine is, or the first ready node
-// with a member. A strict-local volume can be attached nowhere else. "": there is none now.
+// with a member. A strict-local volume can be attached nowhere else. "": no node is possible now.
 func (in Input) node() string {
 	if node := in.Volume.Status.CurrentNodeID; node != "" {
 		return node

@@ -128,7 +128,7 @@ func (x *index) readLocked(n, generation int64) indexPage {
 	return p
 }
 
-// make returns a page with all sealed layers. old is an earlier version; nil if there is none.
+// make returns a page with all sealed layers. old is an earlier version, or nil.
 func (x *index) make(s *state, n int64, old indexPage) (indexPage, error) {
 	slots := layers.NewIndex(indexPageBlocks)
 	if old != nil {

@@ -143,7 +143,7 @@ func (d *layeredData) readView(p layers.Point, b []byte, off int64) error {
 	return d.readLocked(index, b, off)
 }
 
-// shown is the chain, for a test.
+// shown is the chain that a test compares.
 func (d *layeredData) shown() layers.Chain {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 	// OpSeal makes everything below a border durable, and then the statement that it is. Request layers.Point, reply
 	// empty.
 	OpSeal uint16 = 14
-	// OpLine tells the replica the line that the object has recorded: the replica merges the layers of the borders that may go,
-	// in the background. Request Line, reply empty. It is repeated after each change of the line.
+	// OpLine tells the replica the line that the object has recorded: the replica merges the layers of the borders
+	// that may go, in the background. Request Line, reply empty. It is repeated after each change of the line.
 	OpLine uint16 = 15
 	// OpReadView reads from the view at a point. Request ReadView, reply the bytes.
 	OpReadView uint16 = 16
@@ -60,8 +60,8 @@ type Followed struct {
 // Prepare is the request of OpPrepare.
 type Prepare struct {
 	Point layers.Point `json:"point"`
-	// Limit is the number of files that the chain may have: at most layers.MostFiles, for the point of a rebuild
-	// layers.AllFiles.
+	// Limit is the number of files that the chain may have: at most layers.MostFiles. The point of a
+	// rebuild may use layers.AllFiles.
 	Limit int `json:"limit"`
 }
 

@@ -27,7 +27,7 @@ type pointViews struct {
 	closed bool           // guarded by mu
 }
 
-// take returns an open view; nil if there is none.
+// take returns an open view, or nil.
 func (v *pointViews) take(p layers.Point) *chain.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()

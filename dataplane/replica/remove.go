@@ -109,7 +109,7 @@ func checkOnlyOurs(d fsys.Dir, dir, uid string) error {
 	return nil
 }
 
-// foreignName returns the first name in a replica's directory that is not the replica's; "" if there is none.
+// foreignName returns the first name in a replica's directory that is not the replica's, or "".
 func foreignName(d fsys.Dir, uid string, names []string) string {
 	layers := layerNames(d, uid)
 	for _, n := range names {
