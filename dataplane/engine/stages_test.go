@@ -281,7 +281,7 @@ func TestARebuildOfLayersThatFailsLeavesTheMembersServing(t *testing.T) {
 			r, e, _, _ := layeredRig(t, nil)
 			tc.spoil(r.disk("c"))
 			r.add(e, "c")
-			r.stepUntil(func() bool { return failedWith("c")(e.State()) && e.idle() })
+			r.stepWhileIdle(e, func() bool { return failedWith("c")(e.State()) && e.idle() })
 			s := e.State()
 			assert.Contains(t, s.Members[2].Error, tc.text)
 			assert.Equal(t, []string{"a", "b"}, s.Epoch.Members)
