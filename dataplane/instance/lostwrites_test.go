@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
@@ -72,11 +73,11 @@ func (m *memMember) serve(t *testing.T) *replica.Replica {
 }
 
 // succeed starts an engine that takes over a device with users, and waits until it has started or failed.
-func succeed(t *testing.T, generation int64, recorded membership.Epoch, rs ...*replica.Replica) *engine.Engine {
+func succeed(t *testing.T, generation int64, recorded membership.Epoch, line layers.Line, rs ...*replica.Replica) *engine.Engine {
 	t.Helper()
 	cfg := engine.Config{
 		Name: "e", Volume: "vol", Generation: generation, Session: fmt.Sprintf("s%d", generation), SizeBytes: rs[0].Size(), Recorded: recorded,
-		QuietPeriod: time.Hour, HasUsers: true,
+		QuietPeriod: time.Hour, HasUsers: true, Line: line,
 	}
 	byName := map[string]*replica.Replica{}
 	for _, r := range rs {
@@ -95,6 +96,19 @@ func succeed(t *testing.T, generation int64, recorded membership.Epoch, rs ...*r
 		return e.State().Phase != engine.PhaseStarting
 	}, patience, time.Millisecond, "the start does not end")
 	return e
+}
+
+// snapshotOf takes the first snapshot of a volume through its first engine, and returns the line.
+func snapshotOf(t *testing.T, e *engine.Engine) layers.Line {
+	t.Helper()
+	line, p, err := layers.Line{}.Intend(7, "")
+	require.NoError(t, err)
+	_, err = e.Snapshot(t.Context(), "s1", line, p)
+	require.NoError(t, err)
+	line, err = line.Ready(p)
+	require.NoError(t, err)
+	require.NoError(t, e.SetLine(t.Context(), "s1", line))
+	return line
 }
 
 // The process of an engine and its replicas exits while users of the device have unsynced writes. The result of these
@@ -119,10 +133,15 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 		m.Kill()
 		m.boot = ""
 	}
+	mountedAgain := func(_ *testing.T, m *memMember) {
+		m.Kill()
+		m.MountAgain()
+	}
 	for _, tc := range []struct {
-		name string
-		a, b func(*testing.T, *memMember) // if b is nil, there is one member
-		lost bool
+		name     string
+		a, b     func(*testing.T, *memMember) // if b is nil, there is one member
+		snapshot bool                         // the volume has one
+		lost     bool
 	}{
 		{name: "killed → served", a: kill},
 		{name: "killed, two members → served", a: kill, b: kill},
@@ -134,6 +153,10 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 		{name: "the power of one fails → served", a: powerFails, b: kill},
 		{name: "killed, the boot is not known → served", a: nothingKnown},
 		{name: "the power of one fails, the boot of the other is not known → served", a: powerFails, b: nothingKnown},
+		{name: "killed after a snapshot → served", a: kill, snapshot: true},
+		{name: "killed after a snapshot, then mounted again → not served", a: mountedAgain, snapshot: true, lost: true},
+		{name: "killed after a snapshot, one mounted again → served", a: mountedAgain, b: kill, snapshot: true},
+		{name: "the power fails after a snapshot → not served", a: powerFails, snapshot: true, lost: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ends := []func(*testing.T, *memMember){tc.a}
@@ -151,6 +174,10 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 			want := bytes.Repeat([]byte{7}, 4096)
 			users := e.Backend()
 			require.NoError(t, users.Flush(t.Context()))
+			var line layers.Line
+			if tc.snapshot {
+				line = snapshotOf(t, e)
+			}
 			require.NoError(t, users.WriteAt(t.Context(), want, mib, false))
 			apiDown()
 			e.Interrupt()
@@ -159,7 +186,7 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 				end(t, members[i])
 			}
 			for generation := int64(2); generation < 4; generation++ {
-				e = succeed(t, generation, *api, serve()...)
+				e = succeed(t, generation, *api, line, serve()...)
 				s := e.State()
 				if !tc.lost {
 					require.Equal(t, engine.PhaseRunning, s.Phase, s.Message)

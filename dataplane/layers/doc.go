@@ -1,7 +1,7 @@
 // Package layers holds the rules of snapshots for one replica and for the line of a volume, as values and pure
-// functions. Package chain carries out the rules of one replica on files, except rebuilds and checksums. The rules of the line and of the barrier's steps have no caller yet: they are the model from which package
-// replica and package engine will be built. No release uses either package. docs/dataplane/SNAPSHOTS.md explains the
-// format and the rules.
+// functions. Package chain carries out the rules of one replica on files, except checksums. Package engine carries out
+// the barrier and the start, and the controllers record the line. docs/dataplane/SNAPSHOTS.md explains the format and
+// the rules.
 //
 //	line (Engine object)                          chain (list file of one replica)
 //	--------------------                          --------------------------------

@@ -79,7 +79,7 @@ func (r *Replica) makeLayered() error {
 func (r *Replica) openFlatAsLayers(files *layerFiles) (*chain.Chain, error) {
 	// Clean: nothing must be dropped from the cache, because this process has written it, and knows of no failure.
 	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
-		UID: r.meta.UID, Generation: max(1, r.meta.Layers), BootID: r.opts.BootID, Clean: true, Reserve: r.opts.Reserve,
+		UID: r.meta.UID, Generation: max(1, r.meta.Layers), BootID: layersBoot(r.dir, r.opts.BootID), Clean: true, Reserve: r.opts.Reserve,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the layers: %w", err)

@@ -353,7 +353,7 @@ func TestAStopAtAnyStepOfALifeWithSnapshotsKeepsEveryPromise(t *testing.T) {
 			require.ErrorIs(t, l.play(f), memfs.ErrCrashed, name)
 			if killed {
 				f.Kill()
-				r, err := Open(f, crashDir, testSpec("uid-1", grownSize), Options{BootID: l.boot, SameDisk: true})
+				r, err := Open(f, crashDir, testSpec("uid-1", grownSize), Options{BootID: l.boot})
 				if err == nil {
 					err = r.Close(context.Background())
 				} else if ReasonOf(err) == ReplicaMissing {

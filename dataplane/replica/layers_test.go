@@ -717,12 +717,14 @@ func TestAChainCountsWhatTheMetadataSays(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		opts Options
+		do   func(f *memfs.FS) // before the next opening
 		kept bool
 	}{
-		{"same boot, the disk was held", Options{BootID: testBoot, SameDisk: true}, true},
-		{"same boot, the disk may have been unmounted", Options{BootID: testBoot}, false},
-		{"same boot, the host knows of an error", Options{BootID: testBoot, SameDisk: true, Distrust: true}, false},
-		{"another boot", Options{BootID: otherBoot, SameDisk: true}, false},
+		{"same boot, same mount", Options{BootID: testBoot}, func(*memfs.FS) {}, true},
+		{"same boot, another mount", Options{BootID: testBoot}, (*memfs.FS).MountAgain, false},
+		{"same boot, the mount is not known", Options{BootID: testBoot}, (*memfs.FS).ForgetMounts, false},
+		{"same boot, the host knows of an error", Options{BootID: testBoot, Distrust: true}, func(*memfs.FS) {}, false},
+		{"another boot", Options{BootID: otherBoot}, func(*memfs.FS) {}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
@@ -732,6 +734,7 @@ func TestAChainCountsWhatTheMetadataSays(t *testing.T) {
 			require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 8*mib, false))
 			f.Kill()
 			r.merger.end()
+			tc.do(f)
 			again, err := Open(f, crashDir, testSpec("uid-1", 16*mib), tc.opts)
 			require.NoError(t, err)
 			defer again.Close(t.Context())

@@ -5,16 +5,42 @@ import (
 	"fmt"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // errDistrusted says that the chain of layers may lack writes.
-var errDistrusted = errors.New("changes since the last sync may be missing: the machine was restarted, a sync failed, or the disk was not provably held")
+var errDistrusted = errors.New("changes since the last sync may be missing: the machine was restarted, a sync failed, or the disk is not provably still mounted")
+
+// layersBoot identifies the time in which the page cache lost nothing of the layers, so what was written counts although
+// it was not synced. This is the boot, and the mount if it is known. A mount keeps its file system alive, and the
+// cache with it. Its number belongs to no other mount of this boot. So a disk that was unmounted, or was unplugged and
+// mounted again, has another number, whatever was mounted where in between. If boot is "", the result is "".
+func layersBoot(dir fsys.Dir, boot string) string {
+	id, known := mountOf(dir)
+	if !known || boot == "" {
+		return boot
+	}
+	return fmt.Sprintf("%s/%d", boot, id)
+}
+
+// isMountKnown reports whether the same result of layersBoot proves that the disk was mounted all the time.
+func isMountKnown(dir fsys.Dir) bool {
+	_, known := mountOf(dir)
+	return known
+}
+
+func mountOf(dir fsys.Dir) (id uint64, known bool) {
+	if m, ok := dir.(fsys.Mounted); ok {
+		return m.MountID()
+	}
+	return 0, false
+}
 
 // inspectLayers checks the files of a chain as far as an opening for reading only does, and writes nothing. Such an
 // opening keeps the chain.
 func (r *Replica) inspectLayers() error {
 	c, err := chain.Open(r.dir, chain.Options{
-		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean, ReadOnly: true,
+		UID: r.meta.UID, Generation: r.meta.Layers, BootID: layersBoot(r.dir, r.opts.BootID), Clean: r.meta.Clean, ReadOnly: true,
 		SameSuperblock: r.opts.BootID != "" && r.meta.BootID == r.opts.BootID, // the best guess of a reader
 	})
 	if err != nil {
@@ -45,9 +71,9 @@ func (r *Replica) openLayers() error {
 	files := newLayerFiles()
 	out := newLayersWriteback(files, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
 	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
-		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean,
+		UID: r.meta.UID, Generation: r.meta.Layers, BootID: layersBoot(r.dir, r.opts.BootID), Clean: r.meta.Clean,
 		FailedSync:     r.opts.Distrust || !r.meta.Clean && r.meta.BootID != r.opts.BootID,
-		SameSuperblock: r.opts.SameDisk, Reserve: r.opts.Reserve, Progress: r.progress,
+		SameSuperblock: isMountKnown(r.dir), Reserve: r.opts.Reserve, Progress: r.progress,
 		OnDistrust: func() error {
 			if !r.cacheKept || len(r.intents.marked()) == 0 {
 				return nil // it is known, or everything was flushed, so no record of the chain matters

@@ -43,10 +43,6 @@ type Options struct {
 	Questions *QuestionTimes
 	// Reserve is the space in bytes that the disk keeps free: below it no snapshot starts, and no merge copies.
 	Reserve int64
-	// SameDisk says that the caller proves that the disk was mounted all the time since the last opening in this boot.
-	// Otherwise the kernel may have dropped changes together with the mount, so a chain of layers that was not closed in
-	// order counts only what was flushed.
-	SameDisk bool
 	// Clock measures how long the disk has not answered; nil is the real clock.
 	Clock clock.Clock
 }

@@ -73,6 +73,13 @@ type Dir interface {
 	Close() error
 }
 
+// Mounted is a Dir that knows its mount.
+type Mounted interface {
+	// MountID identifies the mount through which the directory was opened. No other mount gets the number until the
+	// machine restarts. known is false if the kernel has no such number (Linux before 6.8).
+	MountID() (id uint64, known bool)
+}
+
 // File is an open plain file. Offsets and lengths are in bytes. Its methods may be called concurrently.
 type File interface {
 	// ReadAt and WriteAt transfer all of p or return an error.

@@ -202,6 +202,13 @@ func (d *hostDir) IsMountPoint() bool {
 	return err == nil && stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
+// MountID implements Mounted. statx(2), STATX_MNT_ID_UNIQUE: the kernel guarantees that the number is not used again.
+func (d *hostDir) MountID() (id uint64, known bool) {
+	var stx unix.Statx_t
+	err := d.control(func(fd int) error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID_UNIQUE, &stx) })
+	return stx.Mnt_id, err == nil && stx.Mask&unix.STATX_MNT_ID_UNIQUE != 0
+}
+
 func (d *hostDir) Lookup(name string) (ID, error) {
 	st, err := d.stat(name)
 	if err != nil {

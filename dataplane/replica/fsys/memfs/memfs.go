@@ -57,6 +57,7 @@ type FS struct {
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
 	// failing has the syncs that must fail, and kept the parts of files that stay cached.
+	mount   uint64 // the number of the mount; 0: unknown
 	failing []failingSync
 	kept    []keptPart
 	// before is called before each step; an error makes the step fail without effect.
@@ -65,7 +66,7 @@ type FS struct {
 
 // New creates an empty file system.
 func New() *FS {
-	f := &FS{available: 1 << 50}
+	f := &FS{available: 1 << 50, mount: 1}
 	f.root = f.newDir()
 	return f
 }
@@ -78,6 +79,21 @@ func (f *FS) Before(hook func(Op) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
+}
+
+// MountAgain makes directories that are opened from now on belong to another mount. The file system and its cache stay:
+// a test that needs the loss of the cache also uses Crash.
+func (f *FS) MountAgain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mount++
+}
+
+// ForgetMounts makes the mounts of directories unknown, as before Linux 6.8.
+func (f *FS) ForgetMounts() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mount = 0
 }
 
 // Fill takes all space. From now on a write that needs a sector which the file does not have fails with ENOSPC, even
@@ -192,7 +208,7 @@ func (f *FS) OpenDir(name string) (fsys.Dir, error) {
 		}
 		at = next
 	}
-	return &dir{fs: f, node: at, path: path.Clean(name), epoch: f.epoch}, nil
+	return &dir{fs: f, node: at, path: path.Clean(name), epoch: f.epoch, mount: f.mount}, nil
 }
 
 func lookupDir(in *dirNode, name string) (*dirNode, error) {
@@ -210,7 +226,11 @@ type dir struct {
 	node  *dirNode
 	path  string
 	epoch int
+	mount uint64
 }
+
+// MountID implements fsys.Mounted.
+func (d *dir) MountID() (id uint64, known bool) { return d.mount, d.mount != 0 }
 
 // enter locks the file system for a call on d, or returns why d cannot be used.
 func (d *dir) enter() error {
@@ -231,7 +251,7 @@ func (d *dir) OpenDir(name string) (fsys.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{fs: d.fs, node: n, path: path.Join(d.path, name), epoch: d.epoch}, nil
+	return &dir{fs: d.fs, node: n, path: path.Join(d.path, name), epoch: d.epoch, mount: d.mount}, nil
 }
 
 func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
