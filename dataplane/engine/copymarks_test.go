@@ -55,7 +55,7 @@ func TestAMarkOfACopyStaysOverAChangeThatOutlastsTheFlush(t *testing.T) {
 	<-next.Arrived()
 	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7}, c.marked(), "region 1 was changed since the flush began")
 	next.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes()
 }
 
@@ -67,7 +67,7 @@ func TestMarksOfANewMemberAreClearedWithTheOthers(t *testing.T) {
 	require.NotContains(t, c.marked(), int64(1))
 	c.mark(1)
 	copying.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	require.Equal(t, []int64{1}, c.marked())
 	r.stepUntil(func() bool { return len(c.marked()) == 0 })
 	r.sameBytes()

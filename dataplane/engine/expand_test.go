@@ -105,7 +105,7 @@ func TestNoVolumeGrowsDuringARebuildNorTheReverse(t *testing.T) {
 	require.NoError(t, e.Expand(t.Context(), e.cfg.Session, size))
 	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(2, 4096), size-4096, false))
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 }
 

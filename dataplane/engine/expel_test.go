@@ -106,7 +106,7 @@ func (r *rig) answer(answered <-chan error) error {
 	select {
 	case err := <-answered:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatal("no answer")
 		return nil
 	}
@@ -389,7 +389,7 @@ func (r *rig) stepUntil(ok func() bool) {
 
 func (r *rig) stepBy(step time.Duration, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		require.False(r.t, time.Now().After(deadline), "time passes and nothing happens")
 		if r.clock.HasWaiters() {
@@ -403,7 +403,7 @@ func (r *rig) stepBy(step time.Duration, ok func() bool) {
 // another one has answered. On a busy machine, time that passes faster would make a member slow.
 func (r *rig) stepWhileIdle(e *Engine, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for ; !ok(); time.Sleep(200 * time.Microsecond) {
 		require.False(r.t, time.Now().After(deadline), "time passes and nothing happens")
 		w := e.mirror.watchdog

@@ -521,6 +521,9 @@ func (r *rig) member(name string) Member {
 	return Member{Name: name, UID: "uid-" + name, Address: "at-" + name, Local: name == r.local}
 }
 
+// patience is much longer than anything takes that does not hang, also on a busy machine.
+const patience = time.Minute
+
 // await returns the first state for which ok holds.
 func (r *rig) await(e *Engine, changed <-chan struct{}, what string, ok func(State) bool) State {
 	r.t.Helper()

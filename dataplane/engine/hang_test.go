@@ -18,7 +18,7 @@ import (
 // awaitQueued waits until n requests hold or wait for a range.
 func (r *rig) awaitQueued(e *Engine, n int) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for queued := 0; queued != n; time.Sleep(100 * time.Microsecond) {
 		require.False(r.t, time.Now().After(deadline), "%d requests hold or wait for a range, want %d", queued, n)
 		e.mirror.locks.mu.Lock()
@@ -184,7 +184,7 @@ func TestARebuildDoesNotUseTheBufferOfAReadThatHangs(t *testing.T) {
 	reads.Open()
 	r.disk("a").currentSession().inside.Wait()
 	writes.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes("b", "c")
 }
 
@@ -248,7 +248,7 @@ func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T)
 	}()
 	select {
 	case <-returned:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the write waits for a member that has answered")
 	}
 }

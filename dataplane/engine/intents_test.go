@@ -51,7 +51,7 @@ func (r *rig) expectRest() {
 // tick ends one period and waits until the engine has finished its work at that time.
 func (r *rig) tick(e *Engine) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !r.quietTimerRuns(e) {
 		require.False(r.t, time.Now().After(deadline), "no timer")
 		time.Sleep(100 * time.Microsecond)
@@ -85,7 +85,7 @@ func (r *rig) quietTimerRuns(e *Engine) bool {
 func (r *rig) expectMarks(want []int64) {
 	r.t.Helper()
 	for _, d := range r.disks {
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(patience)
 		for !slices.Equal(d.marked(), want) {
 			require.False(r.t, time.Now().After(deadline), "%s has marks %v, want %v", d.name, d.marked(), want)
 			time.Sleep(100 * time.Microsecond)

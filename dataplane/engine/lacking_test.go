@@ -80,7 +80,7 @@ func TestAReplicaThatReturnsGetsOnlyTheDataThatItLacks(t *testing.T) {
 			loseAndChange(r, e, changed)
 			c.spoil(r)
 			r.add(e, "c")
-			r.await(e, changed, "member", rebuilt("c"))
+			r.awaitMember(e, changed, "c")
 			assert.Equal(t, c.want, r.disk("c").regionsGiven())
 			r.sameBytes()
 		})
@@ -103,7 +103,7 @@ func TestARangeThatCouldNotBeReadIsCopiedAgain(t *testing.T) {
 	mend()
 	c.io.Forget()
 	r.add(e, "c")
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	assert.Equal(t, []int64{6}, c.regionsGiven())
 	r.sameBytes()
 }
@@ -148,7 +148,7 @@ func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 	r.await(e, changed, "copy of what comes before", func(State) bool { return slices.Contains(r.disk("c").regionsGiven(), 5) })
 	letGo()
 	require.NoError(t, <-wrote)
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	assert.Equal(t, []int64{2, 3, 5, 7}, r.disk("c").regionsGiven())
 	r.sameBytes()
 }

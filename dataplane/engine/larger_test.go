@@ -18,7 +18,7 @@ func TestAReplicaThatIsLargerThanTheVolumeIsRebuilt(t *testing.T) {
 	r.disk("b").resize(2 * testSize)
 	e, changed := r.run(2)
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 	r.stepUntil(func() bool { return len(r.disk("b").marked()) == 0 })
 	s := e.State()
@@ -43,6 +43,6 @@ func TestMarksBeyondTheVolumeCostNoMember(t *testing.T) {
 	require.NoError(t, e.RemoveReplica(e.cfg.Session, "b"))
 	r.await(e, changed, "epoch without it", inEpoch("a"))
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	assert.True(t, inEpoch("a", "b")(e.State()))
 }

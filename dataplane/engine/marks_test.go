@@ -154,7 +154,7 @@ func TestACopyIsFlushedBeforeItIsAMember(t *testing.T) {
 			r.add(e, "b")
 			select {
 			case <-g.Arrived():
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatalf("the copy is not flushed %d times", n)
 			}
 			require.NoError(t, writeOnes(e.Backend()))
@@ -166,7 +166,7 @@ func TestACopyIsFlushedBeforeItIsAMember(t *testing.T) {
 			}
 			r.api.mu.Unlock()
 			g.Open()
-			r.await(e, changed, "member", rebuilt("b"))
+			r.awaitMember(e, changed, "b")
 		})
 	}
 }
@@ -186,7 +186,7 @@ func TestAHoleIsCheckedAgainBeforeItIsPunched(t *testing.T) {
 	<-g.Arrived()
 	require.NoError(t, e.Backend().WriteAt(context.Background(), pattern(2, 4096), 6*testRegion, false))
 	g.Open()
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 	got := r.disk("b").bytes(t, 6*testRegion, 4096)
 	assert.Equal(t, pattern(2, 4096), got, "the write is missing in the copy")

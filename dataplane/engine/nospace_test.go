@@ -34,7 +34,7 @@ func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	}
 	r.expectModes(s, map[string]string{"a": ModeRW, "b": ModeERR})
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 }
 

@@ -57,7 +57,7 @@ func TestScatteredBlocksAreCopiedTogether(t *testing.T) {
 	e, changed := r.run(2)
 	r.disk("b").io.Forget()
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 	given := 0
 	for _, op := range r.disk("b").io.Ops() {

@@ -43,6 +43,12 @@ func rebuilt(name string) func(State) bool {
 	}
 }
 
+// awaitMember waits until a replica is a member after a rebuild, and the engine accepts the next operation.
+func (r *rig) awaitMember(e *Engine, changed <-chan struct{}, name string) State {
+	r.t.Helper()
+	return r.await(e, changed, "end of the rebuild with a member", func(s State) bool { return rebuilt(name)(s) && e.idle() })
+}
+
 // failedWith returns a check whether a rebuild has failed.
 func failedWith(name string) func(State) bool {
 	return func(s State) bool {
@@ -72,7 +78,7 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			require.NoError(t, errors.Join(b.WriteAt(t.Context(), pattern(4, 5000), 6*testRegion+100, false), b.Trim(t.Context(), 2*testRegion, testRegion, false)))
 			r.disk("c").io.Forget()
 			r.add(e, "c")
-			s := r.await(e, changed, "member", rebuilt("c"))
+			s := r.awaitMember(e, changed, "c")
 			want := membership.NewEpoch(1, 3, []string{"a", "b", "c"})
 			assert.True(t, s.Epoch.Equal(want), s)
 			assert.Equal(t, 3, countMode(s, ModeRW))
@@ -102,7 +108,7 @@ func TestAFreshReplicaIsNotGivenHoles(t *testing.T) {
 	r.disk("a").fill(t, 7, 5*testRegion, 1000)
 	e, changed := r.run(2)
 	r.add(e, "b")
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 	written := int64(0)
 	for _, op := range r.disk("b").io.Ops() {
@@ -123,7 +129,7 @@ func TestAReplicaWithOldDataIsGivenHoles(t *testing.T) {
 			spoil(r.disk("b"))
 			e, changed := r.run(2)
 			r.add(e, "b")
-			r.await(e, changed, "member", rebuilt("b"))
+			r.awaitMember(e, changed, "b")
 			r.sameBytes()
 		})
 	}
@@ -189,7 +195,7 @@ func TestAddReplicaRefusals(t *testing.T) {
 	s := e.State()
 	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true, CopyBytes: testSize})
 	g.Open()
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.add(e, "b") // it is a member now
 	assert.ErrorIs(t, e.RemoveReplica("other", "b"), ErrOtherSession, "another session removes")
 	require.NoError(t, e.Stop(t.Context()))
@@ -312,7 +318,7 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 	r.disk("b").mu.Unlock()
 	assert.True(t, marked, "a byte was sent to a replica that does not know that it is being rebuilt")
 	g.Open()
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 }
 
 // A replica that stored the epoch in force knows that it is not a member. It still knows this if the API object is
@@ -446,7 +452,7 @@ func TestTheRateIsKept(t *testing.T) {
 	e, _ := r.run(2)
 	began := r.clock.Now()
 	require.NoError(t, e.AddReplica("s2", r.member("b"), testSize/4))
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	progress := map[int]bool{}
 	for !rebuilt("b")(e.State()) {
 		require.False(t, time.Now().After(deadline), "got %+v", e.State())

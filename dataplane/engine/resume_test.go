@@ -87,7 +87,7 @@ func TestAnInterruptedFullCopyContinues(t *testing.T) {
 				extent := MemberState{Name: "c", Mode: ModeWO, Rebuilding: true, CopyBytes: int64(len(c.want)) * testRegion, Partial: len(c.want) < len(all)}
 				assert.Contains(t, withoutProgress(e.State().Members), extent)
 				last.Open()
-				r.await(e, changed, "member", rebuilt("c"))
+				r.awaitMember(e, changed, "c")
 				assert.Equal(t, c.want, r.disk("c").regionsGiven())
 				r.sameBytes()
 			})
@@ -131,7 +131,7 @@ func TestMarksOfACopyAreClearedAfterItsFlush(t *testing.T) {
 	<-next.Arrived()
 	assert.Len(t, c.marked(), 8, "what was changed during the flush may not be flushed")
 	next.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes()
 }
 
@@ -163,7 +163,7 @@ func TestACopysProgressIsNotKeptWhileAMemberIsAsked(t *testing.T) {
 	assert.Len(t, r.disk("c").marked(), 8)
 	close(answers)
 	g.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes("a", "c")
 }
 
@@ -178,7 +178,7 @@ func TestTheProgressOfTheNextCopyIsKeptToo(t *testing.T) {
 	<-g.Arrived()
 	assert.Equal(t, []int64{5, 6, 7}, c.marked())
 	g.Open()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes()
 }
 
@@ -251,7 +251,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 					continue
 				}
 				r.add(e, "c")
-				r.await(e, changed, "member", rebuilt("c"))
+				r.awaitMember(e, changed, "c")
 				r.sameBytes()
 				last.check(t, r.disk("c"))
 			}

@@ -399,7 +399,7 @@ func TestAVolumeWithoutPointsIsAskedOnlyForItsLayers(t *testing.T) {
 	require.NoError(t, errors.Join(writeOnes(e.Backend()), flush(e.Backend())))
 	r.lose(e, changed, "c", "a", "b")
 	r.add(e, "c")
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	require.NoError(t, e.SetLine(t.Context(), e.cfg.Session, layers.Line{}))
 	require.NoError(t, e.Stop(t.Context()))
 	for _, d := range r.disks {

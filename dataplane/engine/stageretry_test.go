@@ -42,7 +42,7 @@ func TestAStageThatStartsAgainWritesZeroesOverOldData(t *testing.T) {
 		}
 	})
 	r.add(e, "c")
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes()
 	for _, p := range taken {
 		r.sameView(p, nil, "a", "b", "c")
@@ -78,7 +78,7 @@ func TestTheFirstStageStartsAgainForALaterPoint(t *testing.T) {
 				}
 			})
 			r.add(e, "c")
-			r.await(e, changed, "member", rebuilt("c"))
+			r.awaitMember(e, changed, "c")
 			r.sameBytes()
 			for _, p := range taken[gone:] {
 				require.Equal(t, layers.Ready, line.State(p))
@@ -106,7 +106,7 @@ func TestAStageThatStartsAgainTellsTheLineAgain(t *testing.T) {
 		}
 	})
 	r.add(e, "c")
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	assert.Len(t, told, 2)
 	r.sameBytes()
 	for _, p := range taken {

@@ -86,7 +86,7 @@ func TestAReplicaIsRebuiltPointByPoint(t *testing.T) {
 				})
 				tc.spoil(t, r)
 				r.add(e, "c")
-				r.await(e, changed, "member", rebuilt("c"))
+				r.awaitMember(e, changed, "c")
 				assert.Equal(t, []layers.Number{tc.base}, r.disk("c").data.bases)
 				r.sameBytes()
 				for _, p := range taken {
@@ -95,7 +95,6 @@ func TestAReplicaIsRebuiltPointByPoint(t *testing.T) {
 				require.NoError(t, shows(r.api.recordedLine(), r.disk("c").data.shown()))
 				require.Eventually(t, func() bool { return r.disk("c").count(points.OpLine) > 0 }, time.Minute, time.Millisecond, "the line")
 				require.NoError(t, writeOnes(e.Backend()))
-				r.awaitNoOperation(e)
 				last, _ := r.snapshot(e)
 				r.sameView(last, nil, "a", "b", "c")
 				r.crash(e)
@@ -146,7 +145,7 @@ func TestASnapshotDuringAnEarlierStage(t *testing.T) {
 	p, result := r.snapshot(e)
 	assert.Equal(t, []string{"a", "b"}, result.Sealed)
 	release()
-	r.await(e, changed, "member", rebuilt("c"))
+	r.awaitMember(e, changed, "c")
 	r.sameBytes()
 	for _, p := range append(taken, p) {
 		r.sameView(p, nil, "a", "b", "c")
@@ -164,23 +163,9 @@ func TestNoSnapshotInTheLastStage(t *testing.T) {
 	assert.ErrorContains(t, err, "replica c is being rebuilt")
 	require.NoError(t, r.conclude(e, p, err))
 	release()
-	r.await(e, changed, "member", rebuilt("c"))
-	r.awaitNoOperation(e)
+	r.awaitMember(e, changed, "c")
 	next, _ := r.snapshot(e)
 	r.sameView(next, nil, "a", "b", "c")
-}
-
-// awaitNoOperation returns when the engine runs no operation. A rebuild is one for a moment after its replica has become
-// a member.
-func (r *rig) awaitNoOperation(e *Engine) {
-	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for busy := true; busy; time.Sleep(100 * time.Microsecond) {
-		e.mu.Lock()
-		busy = e.operation != nil
-		e.mu.Unlock()
-		require.False(r.t, time.Now().After(deadline), "the operation does not end")
-	}
 }
 
 func TestNoSnapshotDuringARebuildOfAVolumeWithoutLayers(t *testing.T) {
@@ -196,7 +181,7 @@ func TestNoSnapshotDuringARebuildOfAVolumeWithoutLayers(t *testing.T) {
 	_, err := e.Snapshot(t.Context(), e.cfg.Session, line, p)
 	require.ErrorIs(t, err, layers.ErrBusy)
 	g.Open()
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	require.NoError(t, r.conclude(e, p, err))
 	next, _ := r.snapshot(e)
 	r.sameView(next, nil, "a", "b")
@@ -255,7 +240,7 @@ func TestAStageContinuesWithAnotherSource(t *testing.T) {
 			r, e, changed, taken := layeredRig(t, nil)
 			spoil(r, e)
 			r.add(e, "c")
-			r.await(e, changed, "member", rebuilt("c"))
+			r.awaitMember(e, changed, "c")
 			r.sameBytes("b", "c")
 			for _, p := range taken {
 				r.sameView(p, nil, "b", "c")
@@ -306,7 +291,7 @@ func TestATargetThatHangsInAStageIsAbandoned(t *testing.T) {
 			undo()
 			g.Open()
 			r.add(e, "c")
-			r.await(e, changed, "member", rebuilt("c"))
+			r.awaitMember(e, changed, "c")
 			r.sameBytes()
 			for _, p := range taken {
 				r.sameView(p, nil, "a", "b", "c")
@@ -352,10 +337,10 @@ func TestRebuildsWithSnapshotsUnderLoad(t *testing.T) {
 			}
 			require.NoError(t, r.conclude(e, p, err))
 			if len(taken) > 12 {
-				r.await(e, changed, "member", rebuilt("c"))
+				r.awaitMember(e, changed, "c")
 			}
 		}
-		r.awaitNoOperation(e)
+		require.Eventually(t, e.idle, patience, time.Millisecond)
 	}
 	stop()
 	writers.Wait()

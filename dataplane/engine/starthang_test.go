@@ -149,7 +149,7 @@ func TestARebuildOntoADiskThatHangsIsAbandoned(t *testing.T) {
 				r.stepUntil(e.idle)
 			}
 			r.add(e, "d")
-			r.await(e, changed, "member", rebuilt("d"))
+			r.awaitMember(e, changed, "d")
 			open()
 			<-r.awaitOpened("c").Done()
 			d := r.disk("c")
@@ -180,7 +180,7 @@ func TestARebuildWhoseFlushHangsIsAbandoned(t *testing.T) {
 			g.Open()
 			r.disk("b").currentSession().inside.Wait()
 			r.add(e, "b")
-			r.await(e, changed, "member", rebuilt("b"))
+			r.awaitMember(e, changed, "b")
 		})
 	}
 }
@@ -203,7 +203,7 @@ func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
 	waiting := func() bool { return e.State().Members[1].Rebuilding }
 	r.await(e, changed, "rebuild", func(State) bool { return waiting() })
 	g.Open() // the write ends now, before the replica admits the same engine again
-	r.await(e, changed, "member", rebuilt("b"))
+	r.awaitMember(e, changed, "b")
 	r.sameBytes()
 	got := r.disk("b").bytes(t, 0, 4096)
 	assert.Equal(t, pattern(2, 4096), got, "the late write is in the copy")
