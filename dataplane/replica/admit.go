@@ -161,7 +161,7 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
 	r.mu.Unlock()
 	if !due {
-		r.metas.keepSpare() // a replica that the first release used has no spare
+		r.metas.KeepSpare() // a replica that the first release used has no spare
 		return nil
 	}
 	err := r.update(func(m *Meta) {
@@ -237,7 +237,7 @@ func (r *Replica) update(change func(*Meta)) error {
 	if err != nil {
 		return invalid("%v", err)
 	}
-	if err := r.metas.replace(b); err != nil {
+	if err := r.metas.Replace(b); err != nil {
 		return r.failUnlessNoSpace(err)
 	}
 	err = r.since.follow(old, m)

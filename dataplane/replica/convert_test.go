@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
@@ -43,7 +44,7 @@ func TestAnInterruptedChangeOfFormatBlocksNothing(t *testing.T) {
 	interrupted := func(t *testing.T) (*memfs.FS, *Replica) {
 		f, r := newMemReplica(t, 16*mib)
 		require.NoError(t, chain.Create(r.dir, "uid-1"))
-		require.NoError(t, writeNew(r.dir, layerIndexName, nil))
+		require.NoError(t, fsys.WriteNew(r.dir, layerIndexName, nil))
 		return f, r
 	}
 	t.Run("the next attempt", func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestAnInterruptedChangeOfFormatBlocksNothing(t *testing.T) {
 	})
 	t.Run("a file of a user", func(t *testing.T) {
 		f, r := newMemReplica(t, 16*mib)
-		require.NoError(t, writeNew(r.dir, layerIndexName, nil))
+		require.NoError(t, fsys.WriteNew(r.dir, layerIndexName, nil))
 		assert.ErrorIs(t, prepare(admit(t, r, 1, "s"), point(1)), ErrForeign)
 		require.NoError(t, r.Close(t.Context()))
 		assert.ErrorIs(t, Remove(f, crashDir, "uid-1"), ErrForeign)

@@ -96,7 +96,7 @@ func replaceAsFirstRelease(d fsys.Dir, m Meta) error {
 	if err := d.Unlink(metaTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return err
 	}
-	if err := writeNew(d, metaTempName, b); err != nil {
+	if err := fsys.WriteNew(d, metaTempName, b); err != nil {
 		return err
 	}
 	if err := d.Rename(metaTempName, metaName); err != nil {

@@ -107,15 +107,15 @@ func createFiles(parent fsys.Dir, temp string, spec Spec) error {
 		return err
 	}
 	// The metadata is written first: from then on the directory names its owner.
-	if err := writeNew(d, metaName, meta); err != nil {
+	if err := fsys.WriteNew(d, metaName, meta); err != nil {
 		return err
 	}
-	if err := writeNew(d, metaTempName, make([]byte, metaBlockBytes)); err != nil {
+	if err := fsys.WriteNew(d, metaTempName, make([]byte, metaBlockBytes)); err != nil {
 		return err
 	}
 	// The map is written in full, without holes, so that a later mark needs no new space.
 	image := newIntentImage(spec.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
-	if err := writeNew(d, intentName, image.b); err != nil {
+	if err := fsys.WriteNew(d, intentName, image.b); err != nil {
 		return err
 	}
 	data, err := d.OpenFile(dataName, fsys.CreateNew)
@@ -171,7 +171,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r := &Replica{
 		dirPath: dir, name: m.Name, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
-		admission: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
+		admission: make(chan struct{}, 1), metas: replacesMeta(d), lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 		layout: newPassage(), writing: newPassage(), syncing: make(chan struct{}, 1),
 	}
 	if !opts.ReadOnly && m.GrowsTo > want.SizeBytes {

@@ -85,7 +85,7 @@ func (r *Replica) recordLoss(cause error) error {
 		return nil
 	}
 	err := r.update(func(m *Meta) { m.BootID = "" })
-	if err != nil && (!errors.Is(err, nbd.ENOSPC) || errors.Is(err, errUncertain)) {
+	if err != nil && (!errors.Is(err, nbd.ENOSPC) || errors.Is(err, fsys.ErrUncertain)) {
 		return fmt.Errorf("record that writes are lost: %w", err)
 	}
 	return nil

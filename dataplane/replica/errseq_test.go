@@ -126,9 +126,9 @@ func TestAFlushOfAReplicaThatHasFailedIsNoFailureOfItsOwn(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
-	r.out.File = failsWhileSyncing{r.out.File, func() { r.fail(errUncertain) }}
+	r.out.File = failsWhileSyncing{r.out.File, func() { r.fail(fsys.ErrUncertain) }}
 	assert.ErrorIs(t, s.Flush(t.Context()), ErrFailed)
-	assert.Equal(t, errUncertain, r.State().Failure)
+	assert.Equal(t, fsys.ErrUncertain, r.State().Failure)
 	assert.True(t, r.State().CacheKept)
 }
 

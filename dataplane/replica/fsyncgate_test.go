@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
@@ -110,7 +111,7 @@ func TestALossAfterAnUncertainReplacementOfTheMetadataIsRecorded(t *testing.T) {
 				flushed := make(chan error, 1)
 				go func() { flushed <- s.Flush(t.Context()) }()
 				<-began
-				require.ErrorIs(t, record(s, membership.NewEpoch(1, 1, []string{r.name})), errUncertain)
+				require.ErrorIs(t, record(s, membership.NewEpoch(1, 1, []string{r.name})), fsys.ErrUncertain)
 				synctest.Wait()
 				assert.True(t, r.State().CacheKept, "no write is lost yet")
 				f.Before(nil) // from now on the disk stores the record

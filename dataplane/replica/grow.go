@@ -134,14 +134,14 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 	if err := r.dir.Unlink(intentTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
-	if err := writeNew(r.dir, intentTempName, image.b); err != nil {
+	if err := fsys.WriteNew(r.dir, intentTempName, image.b); err != nil {
 		_ = r.dir.Unlink(intentTempName) // best effort: the next attempt removes it again
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
 	r.files.Lock()
 	defer r.files.Unlock()
 	if err := r.replaceIntents(image); err != nil {
-		return true, fmt.Errorf("%w: replace the intent map: %w", errUncertain, err)
+		return true, fmt.Errorf("%w: replace the intent map: %w", fsys.ErrUncertain, err)
 	}
 	return true, nil
 }

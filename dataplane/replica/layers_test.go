@@ -498,7 +498,7 @@ func TestAPreparationThatEndsAfterItsPointWasGivenUpIsNotPending(t *testing.T) {
 func TestTheChangeOfFormatTouchesNoForeignFile(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
-	require.NoError(t, writeNew(r.dir, "2.img", []byte("a user's copy")))
+	require.NoError(t, fsys.WriteNew(r.dir, "2.img", []byte("a user's copy")))
 	assert.ErrorIs(t, prepare(s, point(1)), ErrForeign)
 	_, err := r.dir.Lookup("2.img")
 	require.NoError(t, err)
@@ -510,7 +510,7 @@ func TestARemovalOfLayersLeavesForeignFiles(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, takeSnapshot(s, point(1)))
-	require.NoError(t, writeNew(r.dir, "9.img", []byte("a number that was never given out")))
+	require.NoError(t, fsys.WriteNew(r.dir, "9.img", []byte("a number that was never given out")))
 	require.NoError(t, r.Close(t.Context()))
 	d, err := f.OpenDir(crashDir)
 	require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 			return nil
 		})
 		_, err := r.Admit(context.Background(), 2, "two")
-		require.ErrorIs(t, err, errUncertain)
+		require.ErrorIs(t, err, fsys.ErrUncertain)
 		steps := 0
 		f.Before(func(memfs.Op) error {
 			if steps++; steps > int(seed%8) {
@@ -145,7 +145,7 @@ func TestAfterAnExchangeThatIsNotKnownToBeDurableNothingIsOverwritten(t *testing
 		return nil
 	})
 	_, err := r.Admit(context.Background(), 1, "one")
-	require.ErrorIs(t, err, errUncertain)
+	require.ErrorIs(t, err, fsys.ErrUncertain)
 	for generation := range int64(3) {
 		require.NoError(t, r.Fence(context.Background(), 2+generation))
 	}
@@ -171,7 +171,7 @@ func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	b, err := readFile(d, metaName, maxMetaBytes)
 	require.NoError(t, err)
-	require.NoError(t, writeNew(d, "torn", flip(40)(b)))
+	require.NoError(t, fsys.WriteNew(d, "torn", flip(40)(b)))
 	for torn, want := range []error{nil, nil, nil, errTorn} {
 		left := torn
 		m, err := readMeta(tornReads{d, &left})
@@ -191,8 +191,8 @@ func TestASpareThatIsAHoleIsCreatedAgain(t *testing.T) {
 	d, err := fsys.Host{}.OpenDir(dir)
 	require.NoError(t, err)
 	defer d.Close()
-	store := metaStore{dir: d}
-	store.keepSpare()
+	store := replacesMeta(d)
+	store.KeepSpare()
 	var st syscall.Stat_t
 	require.NoError(t, syscall.Stat(filepath.Join(dir, metaTempName), &st))
 	assert.GreaterOrEqual(t, st.Blocks*512, int64(metaBlockBytes), "%d blocks", st.Blocks)
@@ -206,11 +206,21 @@ func TestASpareThatIsTheMetadataIsNotOverwritten(t *testing.T) {
 	require.NoError(t, os.Link(filepath.Join(dir, metaName), filepath.Join(dir, metaTempName)))
 	d, err := fsys.Host{}.OpenDir(dir)
 	require.NoError(t, err)
-	store := metaStore{dir: d}
-	if f := store.openSpare(metaBlockBytes); f != nil {
-		t.Error("taken for a spare")
-		require.NoError(t, f.Close())
-	}
+	held, err := d.OpenFile(metaName, fsys.ReadOnly)
+	require.NoError(t, err)
+	inForce := make([]byte, metaBlockBytes)
+	require.NoError(t, held.ReadAt(inForce, 0))
+	m, err := decodeMeta(inForce)
+	require.NoError(t, err)
+	m.Generation, m.Session = m.Generation+1, "s"
+	next, err := m.encode()
+	require.NoError(t, err)
+	store := replacesMeta(d)
+	require.NoError(t, store.Replace(next))
+	got := make([]byte, metaBlockBytes)
+	require.NoError(t, held.ReadAt(got, 0))
+	assert.Equal(t, inForce, got, "the file in force was overwritten")
+	require.NoError(t, held.Close())
 	require.NoError(t, d.Close())
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 	require.NoError(t, admit(t, r, 1, "s").Close())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
@@ -84,7 +85,7 @@ func TestAnOpeningIsRefusedWhenItIsNotKnownWhetherALossIsRecorded(t *testing.T) 
 	})
 	_, err := Open(f, memDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
 	f.Before(nil)
-	require.ErrorIs(t, err, errUncertain)
+	require.ErrorIs(t, err, fsys.ErrUncertain)
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.WritesLost)

@@ -86,9 +86,9 @@ type Replica struct {
 	admission chan struct{}
 	// lane has one place: it runs all calls that replace metadata or clear marks, one after another.
 	lane     *lane
-	metas    metaStore // used in the lane
-	since    *since    // used in the lane, except base
-	released bool      // the files are closed; only the lane's calls look at it
+	metas    fsys.Replacer // used in the lane
+	since    *since        // used in the lane, except base
+	released bool          // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
 	meta      Meta // guarded by mu; replaced only in the lane
@@ -213,7 +213,7 @@ func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 	if counts {
 		r.failure, r.lost = cause, lost
 	}
-	if !errors.Is(cause, errUncertain) { // if only the metadata is uncertain, no write was lost
+	if !errors.Is(cause, fsys.ErrUncertain) { // if only the metadata is uncertain, no write was lost
 		loss, r.cacheKept = r.cacheKept, false
 	}
 	if r.current != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // Session is an admitted engine's access to a replica. It is an nbd.Backend and answers the private command. Its
@@ -403,7 +404,7 @@ func (r *Replica) failUnlessNoSpace(err error) error {
 	switch {
 	case errors.Is(err, layers.ErrBusy) && !r.layersFailed():
 		return err // nothing has changed
-	case errors.Is(err, errUncertain) || !isNoSpace(err) || r.layersFailed():
+	case errors.Is(err, fsys.ErrUncertain) || !isNoSpace(err) || r.layersFailed():
 		r.fail(err)
 	case !errors.Is(err, syscall.ENOSPC):
 		return &nbd.Error{Errno: nbd.ENOSPC, Msg: err.Error()}

@@ -250,7 +250,7 @@ func (s *since) create(head []byte, m Meta) error {
 		return err
 	}
 	image := newIntentImage(m.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
-	err := writeNew(s.dir, intentTempName, slices.Concat(head, image.b))
+	err := fsys.WriteNew(s.dir, intentTempName, slices.Concat(head, image.b))
 	if err == nil {
 		err = s.dir.Sync()
 	}

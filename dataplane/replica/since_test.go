@@ -270,7 +270,7 @@ func TestTheRecordOfALaterReleaseIsTakenOver(t *testing.T) {
 	for name, beside := range map[string]func(*testing.T, fsys.Dir){
 		"alone": nil,
 		"beside an intent map of a replica that did not grow": func(t *testing.T, d fsys.Dir) {
-			require.NoError(t, writeNew(d, intentTempName, []byte("half a map")))
+			require.NoError(t, fsys.WriteNew(d, intentTempName, []byte("half a map")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestAnEarlierRecordDoesNotTakeThePlaceOfTheLaterReleases(t *testing.T) {
 	require.NoError(t, err)
 	b, err := readFile(d, intentTempName, 1<<20)
 	require.NoError(t, err)
-	require.NoError(t, writeNew(d, changesName, b))
+	require.NoError(t, fsys.WriteNew(d, changesName, b))
 	require.NoError(t, d.Close())
 	f.Before(func(op memfs.Op) error {
 		if op.Kind == "rename" && op.Name == intentTempName {
@@ -358,7 +358,7 @@ func TestARecordOfALaterReleaseThatIsOverLeavesTheValidOne(t *testing.T) {
 	head.Session = "another"
 	encoded, err := head.encode()
 	require.NoError(t, err)
-	require.NoError(t, writeNew(d, changesName, append(encoded, b[sinceHeadBytes:]...)))
+	require.NoError(t, fsys.WriteNew(d, changesName, append(encoded, b[sinceHeadBytes:]...)))
 	require.NoError(t, d.Sync())
 	require.NoError(t, d.Close())
 	assert.True(t, knowsC(t, f))
@@ -387,7 +387,7 @@ func TestARecordThatAnotherReleaseHasPassedIsNotUsed(t *testing.T) {
 			pass(&m)
 			b, err := m.encode()
 			require.NoError(t, err)
-			require.NoError(t, r.metas.replace(b))
+			require.NoError(t, r.metas.Replace(b))
 			f.Kill()
 			r = openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
 			s := admit(t, r, 5, "s")

@@ -73,7 +73,7 @@ func place(dir string) (parent, name string, err error) {
 // These names exist in a replica's directory, or are leftovers of an interrupted Create or Remove.
 const (
 	metaName     = "replica.meta"
-	metaTempName = "replica.meta.tmp" // the spare; see metaStore
+	metaTempName = "replica.meta.tmp" // the spare; see replacesMeta
 	intentName   = "intent.map"
 	// intentTempName is the next intent map while the replica grows (grow.go), else the changes since a member was left
 	// out (since.go). Both have one name, because a release that does not know since.go removes a directory only if it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // As the source, the engine prefers a member of an epoch that has kept everything that was written to it, synced or
@@ -70,7 +71,7 @@ func (r *Replica) trust() error {
 	}
 	err := r.update(func(m *Meta) { m.BootID = r.opts.BootID })
 	switch {
-	case errors.Is(err, nbd.ENOSPC) && !errors.Is(err, errUncertain):
+	case errors.Is(err, nbd.ENOSPC) && !errors.Is(err, fsys.ErrUncertain):
 		return nil
 	case err != nil:
 		return fmt.Errorf("record that no write is missing: %w", err)

@@ -22,6 +22,9 @@ type Replacer struct {
 	Name, Temp string
 	// SpareBytes is the size of the spare, and of each content. Without a spare it is 0.
 	SpareBytes int64
+	// Exists means that Name exists before the first replacement. If it was deleted, nothing is known about the
+	// directory, so a replacement ends with ErrUncertain. Otherwise the first replacement creates it.
+	Exists bool
 
 	// uncertain: the names were exchanged, and it is unknown which of the two files a loss of power leaves as Name. Then
 	// neither file may be written to.
@@ -35,8 +38,8 @@ func (r *Replacer) IsUncertain() bool { return r.uncertain }
 // Replace replaces the content, all or nothing:
 //
 //  1. write and sync Temp: in place if it is a sound spare, otherwise as a new file
-//  2. exchange its name with Name. Rename it if names cannot be exchanged, if Name does not exist, or if there is no
-//     spare. This is the commit point
+//  2. exchange its name with Name. Rename it if names cannot be exchanged, if Name does not exist yet, or if there is
+//     no spare. This is the commit point
 //  3. sync the directory
 //  4. create the spare if it is missing
 //
@@ -54,7 +57,7 @@ func (r *Replacer) Replace(b []byte) error {
 	if r.SpareBytes > 0 {
 		err = r.Dir.Exchange(r.Temp, r.Name)
 	}
-	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOENT) {
+	if errors.Is(err, syscall.EOPNOTSUPP) || r.mayCreate(err) {
 		err = r.Dir.Rename(r.Temp, r.Name)
 	}
 	if err == nil {
@@ -64,9 +67,12 @@ func (r *Replacer) Replace(b []byte) error {
 		return fmt.Errorf("%w: replace %s: %w", ErrUncertain, r.Name, err)
 	}
 	r.uncertain = was // after a failed sync no later sync is believed
-	r.keepSpare()
+	r.KeepSpare()
 	return nil
 }
+
+// mayCreate reports whether err says that Name does not exist, and it may be created.
+func (r *Replacer) mayCreate(err error) bool { return !r.Exists && errors.Is(err, syscall.ENOENT) }
 
 // stage durably writes b to Temp.
 func (r *Replacer) stage(b []byte) error {
@@ -106,7 +112,7 @@ func (r *Replacer) openSpare(size int64) File {
 	allocated, errAllocated := f.AllocatedBytes()
 	spare, errSpare := f.ID()
 	inForce, errInForce := r.Dir.Lookup(r.Name)
-	if errors.Is(errInForce, syscall.ENOENT) {
+	if r.mayCreate(errInForce) {
 		errInForce = nil
 	}
 	if errors.Join(errSize, errAllocated, errSpare, errInForce) != nil || have != size || allocated < size || spare == inForce {
@@ -116,8 +122,8 @@ func (r *Replacer) openSpare(size int64) File {
 	return f
 }
 
-// keepSpare creates the spare if it is missing. If the disk lacks the space, the next replacement tries again.
-func (r *Replacer) keepSpare() {
+// KeepSpare creates the spare if it is missing. If the disk lacks the space, the next replacement tries again.
+func (r *Replacer) KeepSpare() {
 	if r.SpareBytes == 0 {
 		return
 	}
