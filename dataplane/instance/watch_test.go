@@ -169,7 +169,10 @@ func TestTheWatchFollowsTheLifeOfAVolume(t *testing.T) {
 	follow("it was rebuilt")
 	require.NoError(t, v.Close())
 	require.NoError(t, c[1].stopReplica(7))
-	home.until("an epoch without it", func(*proto.State) bool { return !o.epoch().Has(c[1].replicaName()) })
+	// A request to it that is under way ends the engine, because it tells the engine of the higher generation.
+	home.until("an epoch without it, or the end of the engine", func(s *proto.State) bool {
+		return !o.epoch().Has(c[1].replicaName()) || s.GetEngines()[0].GetReason() == engine.ReasonFenced
+	})
 	follow("a replica was fenced")
 	home.stopEngine()
 	follow("the engine was stopped")

@@ -68,6 +68,40 @@ func TestSnapshots(t *testing.T) {
 	waitHealthy(ctx, t, c, volume, time.Minute)
 }
 
+// TestTheOnlyReplicaOfAVolumeWithASnapshotServesAgain: the process that serves the volume's only replica is killed after
+// a snapshot, with writes that were never synced. Its successor knows that nothing was lost, so the pod keeps its device.
+func TestTheOnlyReplicaOfAVolumeWithASnapshotServesAgain(t *testing.T) {
+	ctx, c := threeNodes.get(t, ordinary)
+	ns := namespace(ctx, t, c, "e2e-only-replica")
+	class(ctx, t, c, "e2e-only-replica", `{dataLocality: strict-local}`)
+	volume := claimOf(ctx, t, c, ns, "data", "128Mi", "e2e-only-replica")
+	node := c.Nodes()[1]
+	strictPod(ctx, t, c, ns, "user", node)
+	kept := writeFile(ctx, t, c, ns, "user", "/data/kept", 8)
+	takeSnapshot(ctx, t, c, volume, "e2e-only-replica")
+	inPod := func(script string) string {
+		t.Helper()
+		return c.Must(ctx, t, "-n", ns, "exec", "user", "--", "sh", "-c", script)
+	}
+	want := firstWord(t, inPod("dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none && sha256sum /tmp/random"))
+	const direct = "bs=1M conv=notrunc status=none"
+	inPod("dd if=/tmp/random of=/data/unsynced oflag=direct " + direct)
+	before, err := devicesOf(ctx, c, node, volume)
+	require.NoError(t, err)
+	pod := c.Must(ctx, t, "-n", ns, "get", "pod", "user", "-o", "jsonpath={.metadata.uid}")
+
+	killProcess(ctx, t, c, node, "instance-manager serve")
+	assert.Equal(t, want, firstWord(t, inPod("dd if=/data/unsynced iflag=direct "+direct+" | sha256sum")))
+	assert.Equal(t, kept, firstWord(t, inPod("dd if=/data/kept iflag=direct "+direct+" | sha256sum")))
+	inPod("dd if=/tmp/random of=/data/kept oflag=direct " + direct + " && sync")
+	waitHealthy(ctx, t, c, volume, 2*time.Minute)
+	after, err := devicesOf(ctx, c, node, volume)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	assert.Equal(t, pod, c.Must(ctx, t, "-n", ns, "get", "pod", "user", "-o", "jsonpath={.metadata.uid}"))
+	assert.Empty(t, theVolume(ctx, t, c, volume).Status.RemountRequestedAt)
+}
+
 // takeSnapshot requests a snapshot as a user does, and waits until it is ready.
 func takeSnapshot(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, name string) {
 	t.Helper()
