@@ -176,6 +176,34 @@ func TestDelete(t *testing.T) {
 			},
 			code: codes.OK,
 		},
+		{
+			name: "attached for a snapshot for five seconds → deleted then, not before",
+			given: func(f *fakeService) {
+				f.edit(testVolume, volumeIn("attached", "n1", Ticket{ID: "snapshot-controller-1", Type: snapshotType, NodeID: "n1", Satisfied: true}))
+				start := time.Now()
+				f.looked = func(f *fakeService, name string) {
+					switch since := time.Since(start); {
+					case since < 5*time.Second && slices.Contains(f.made(), "delete pvc-1"):
+						panic("deleted while a job had it on a node")
+					case since >= 8*time.Second && slices.Contains(f.made(), "delete pvc-1"):
+						f.remove(name)
+					case since >= 5*time.Second:
+						f.edit(name, volumeIn("detached", ""))
+					case since >= 2*time.Second:
+						f.edit(name, func(v *Volume) { volumeIn("detaching", "n1")(v); v.Tickets = nil })
+					}
+				}
+			},
+			code: codes.OK, calls: []string{"delete pvc-1"},
+		},
+		{name: "it does not leave its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, volumeIn("detaching", "n1")) }, code: codes.Aborted},
+		{
+			name: "attached by hand → deletion is asked for, and the manager refuses it",
+			given: func(f *fakeService) {
+				f.edit(testVolume, volumeIn("attached", "n1", Ticket{ID: "ui", Type: "longhorn-api", NodeID: "n1"}))
+			},
+			code: codes.DeadlineExceeded, calls: []string{"delete pvc-1"},
+		},
 		{name: "published → refused", given: func(f *fakeService) { f.edit(testVolume, volumeIn("attached", "n1", ticketOn("n1", true))) }, code: codes.FailedPrecondition},
 	}
 	for _, c := range cases {

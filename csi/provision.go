@@ -179,8 +179,9 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVo
 }
 
 // delete removes the volume and waits until it is gone. It refuses a volume that a node has through this driver: its
-// pod may still be writing. It also refuses a volume with VolumeSnapshots, which would be lost. It requests the deletion of a shared volume only when the share has left its node. Until
-// then the share's server has mounted the volume, and may still write.
+// pod may still be writing. It also refuses a volume with VolumeSnapshots, which would be lost. It requests the deletion
+// of a shared volume only when the share has left its node. Until then the share's server has mounted the volume, and may
+// still write. In the same way it waits for the end of a job that has attached the volume.
 func (c *controller) delete(ctx context.Context, name string) error {
 	v, err := c.volumes.Volume(ctx, name)
 	if errors.Is(err, ErrNotFound) {
@@ -198,7 +199,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		}
 	}
 	if isServed(v) {
-		v, err = c.awaitShareLeft(ctx, v)
+		v, err = c.awaitLeft(ctx, v)
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}

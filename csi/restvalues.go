@@ -26,4 +26,6 @@ const (
 
 	// attacherType marks this driver's tickets.
 	attacherType = v1.AttacherTypeCSI
+	// snapshotType marks the ticket that attaches a volume while it takes a snapshot.
+	snapshotType = "snapshot-controller"
 )

@@ -41,29 +41,47 @@ func checkMode(v Volume, as capability) error {
 	return nil
 }
 
-// isServed reports whether the volume is on the node of its share, is about to be attached there, or has not left it
-// yet. A faulted volume that stays detaching is not served: its node is away and may never return, and deletion is the
-// only way out.
+// isServed reports whether the volume is on the node of its share, or of a job of this product such as a snapshot. It is
+// true as well while the volume is about to be attached there, or has not left the node yet. A faulted volume that stays
+// detaching is not served: its node is away and may never return, and deletion is the only way out. Other users must
+// detach the volume themselves.
 func isServed(v Volume) bool {
-	if !v.isShared() || v.State == stateDetaching && v.Faulted {
-		return false
-	}
 	switch v.State {
 	case stateAttaching, stateAttached, stateDetaching:
-		return true
+	default:
+		return false
 	}
-	return false
+	if v.State == stateDetaching && v.Faulted {
+		return false
+	}
+	return v.isShared() || v.State == stateDetaching || hasOnlyJobs(v)
 }
 
-// awaitShareLeft returns when the share has left its node. Aborted: it has not left in time, and the caller asks again.
-func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, error) {
+// hasOnlyJobs reports whether only jobs of this product have requested the attachment.
+func hasOnlyJobs(v Volume) bool {
+	for _, t := range v.Tickets {
+		if t.Type != snapshotType {
+			return false
+		}
+	}
+	return len(v.Tickets) > 0
+}
+
+// awaitLeft returns when the share, or the job, has left its node. Aborted: it has not left in time, and the caller asks
+// again.
+func (c *controller) awaitLeft(ctx context.Context, v Volume) (Volume, error) {
 	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
 		return !isServed(v), checkUnpublished(v)
 	})
-	if errors.Is(err, errWaitTimeout) {
-		return last, status.Errorf(codes.Aborted, "deleting volume %s: its share has not left node %s yet (the volume is %s); the data is deleted after that", last.Name, last.NodeID, last.State)
+	if !errors.Is(err, errWaitTimeout) {
+		return last, err
 	}
-	return last, err
+	what := "it"
+	if last.isShared() {
+		what = "its share"
+	}
+	return last, status.Errorf(codes.Aborted, "deleting volume %s: %s has not left node %s yet (the volume is %s); the data is deleted after that",
+		last.Name, what, last.NodeID, last.State)
 }
 
 // shareNotServed is the answer if the share was not served in time.
