@@ -48,7 +48,12 @@ func TestAnOpeningComparesTheDirectoryWithTheList(t *testing.T) {
 			p.touch(t, "4.recent")
 		}, nil, "", []string{"4.img", "4.map", "4.recent"}},
 		"a map of the lowest file": {func(t *testing.T, p *player) { p.touch(t, "1.map") }, nil, "", []string{"1.map"}},
-		"a file of another kind":   {func(t *testing.T, p *player) { p.touch(t, "intent.map") }, nil, "", nil},
+		"checksums of a later release": {func(t *testing.T, p *player) {
+			p.touch(t, "1.sums")
+			p.touch(t, "2.sums")
+			p.touch(t, "3.sums")
+		}, nil, "", []string{"1.sums", "2.sums"}},
+		"a file of another kind": {func(t *testing.T, p *player) { p.touch(t, "intent.map") }, nil, "", nil},
 		"a number that was never given out": {func(t *testing.T, p *player) {
 			p.touch(t, "4.img")
 			p.touch(t, "5.map")
@@ -315,7 +320,7 @@ func TestABorderThatIsNeededIsNotJoined(t *testing.T) {
 
 func TestNamesOfLayerFiles(t *testing.T) {
 	for name, want := range map[string]layers.File{
-		"data.img": 1, "2.img": 2, "17.map": 17, "17.recent": 17, "1.map": 1, "0.img": 0, "-3.img": -3,
+		"data.img": 1, "2.img": 2, "17.map": 17, "17.recent": 17, "17.sums": 17, "1.map": 1, "0.img": 0, "-3.img": -3,
 	} {
 		n, _, ok := parseName(name)
 		assert.True(t, ok, name)

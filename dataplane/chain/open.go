@@ -197,6 +197,11 @@ func compare(l layers.Chain, names []string) (leftovers []string, err error) {
 	return leftovers, nil
 }
 
+// sumsKind is the kind of a file with the checksums of a sealed layer's file. This release writes none. It knows the name
+// so that a replica of a later release can be opened and removed here: checksums are derived, so an opening ignores or
+// removes them.
+const sumsKind = ".sums"
+
 // parseName returns the number and the part of a layer file's name. ok is false for all other names.
 func parseName(name string) (n layers.File, kind string, ok bool) {
 	if name == lowestName {
@@ -209,7 +214,7 @@ func parseName(name string) (n layers.File, kind string, ok bool) {
 		return 0, "", false
 	}
 	switch kind {
-	case ".img", ".map", ".recent":
+	case ".img", ".map", ".recent", sumsKind:
 		return layers.File(number), kind, name != "1.img" // the data of file 1 has another name
 	}
 	return 0, "", false
