@@ -17,7 +17,8 @@ type Options struct {
 	UID string
 	// Generation is the lowest generation of the list that is accepted: the one that the replica's metadata names.
 	Generation int64
-	// BootID is the id of this machine's boot. Empty means unknown: then no recent counts.
+	// BootID is the id of this machine's boot. Empty means unknown: then no recent counts. After a slash, it may name the
+	// mount. A reader names only the boot.
 	BootID string
 	// FailedSync means that the caller knows of a failed sync, or of an error of the disk, in this boot.
 	FailedSync bool
@@ -42,6 +43,15 @@ type Options struct {
 	// recentEntries and indexLayers replace the constants in tests.
 	recentEntries int64
 	indexLayers   int
+}
+
+// isPresent reports whether a recent with this boot id is of the present boot, and of the present mount. A reader may use
+// another mount than the writer, so it compares only the boot.
+func (o Options) isPresent(boot string) bool {
+	if o.ReadOnly {
+		boot, _, _ = strings.Cut(boot, "/")
+	}
+	return boot == o.BootID
 }
 
 func (o Options) indexFrom() int {

@@ -96,8 +96,8 @@ func (c *Chain) opening(recents []*recent, failed bool) layers.Opening {
 	active := c.state.Load().active().n
 	var found []layers.Recent
 	for _, r := range recents {
-		found = append(found, layers.Recent{SameBoot: r.boot == c.opts.BootID, Active: r.n == active, Empty: len(r.log) == 0})
-		o.FailedSync = o.FailedSync || r.failed && r.boot == c.opts.BootID
+		found = append(found, layers.Recent{SameBoot: c.opts.isPresent(r.boot), Active: r.n == active, Empty: len(r.log) == 0})
+		o.FailedSync = o.FailedSync || r.failed && c.opts.isPresent(r.boot)
 	}
 	o.SameBoot = c.opts.BootID != "" && layers.SameBoot(found)
 	return o

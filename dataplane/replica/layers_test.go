@@ -751,6 +751,32 @@ func TestAChainCountsWhatTheMetadataSays(t *testing.T) {
 	}
 }
 
+// A tool on the host, or in another container, reads the directory through another mount. The cache has lost nothing.
+func TestAReaderThroughAnotherMountSeesWhatWasAcknowledged(t *testing.T) {
+	for name, do := range map[string]func(*memfs.FS){
+		"same mount": func(*memfs.FS) {}, "another mount": (*memfs.FS).MountAgain, "the mount is not known": (*memfs.FS).ForgetMounts,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, r := newMemReplica(t, 16*mib)
+			s := admit(t, r, 1, "s")
+			require.NoError(t, takeSnapshot(s, point(1)))
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 8*mib, false))
+			f.Kill()
+			r.merger.end()
+			do(f)
+			reader, err := OpenCopy(f, crashDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
+			require.NoError(t, err)
+			defer reader.Close(t.Context())
+			v, err := reader.View()
+			require.NoError(t, err)
+			defer v.Close()
+			b := make([]byte, 512)
+			require.NoError(t, v.ReadAt(t.Context(), b, 8*mib))
+			assert.EqualValues(t, 2, b[0], "an acknowledged write")
+		})
+	}
+}
+
 // A flush covers no write that was still under way when the flush started.
 func TestAWriteDuringAFlushIsNotSettledByIt(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)

@@ -40,7 +40,7 @@ func mountOf(dir fsys.Dir) (id uint64, known bool) {
 // opening keeps the chain.
 func (r *Replica) inspectLayers() error {
 	c, err := chain.Open(r.dir, chain.Options{
-		UID: r.meta.UID, Generation: r.meta.Layers, BootID: layersBoot(r.dir, r.opts.BootID), Clean: r.meta.Clean, ReadOnly: true,
+		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean, ReadOnly: true,
 		SameSuperblock: r.opts.BootID != "" && r.meta.BootID == r.opts.BootID, // the best guess of a reader
 	})
 	if err != nil {
