@@ -18,6 +18,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
+// A client that has no package of the objects compares the type of a ticket with these.
+func TestTypesOfTicketsAreThoseOfTheObjects(t *testing.T) {
+	assert.Equal(t, []longhorn.AttacherType{longhorn.AttacherTypeAPI, longhorn.AttacherTypeCSI, longhorn.AttacherTypeSnapshot},
+		[]longhorn.AttacherType{v1.AttacherTypeAPI, v1.AttacherTypeCSI, v1.AttacherTypeSnapshot})
+}
+
 // newClient returns a client that calls the bench's server over TCP.
 func newClient(t *testing.T, h http.Handler) *client.Client {
 	t.Helper()

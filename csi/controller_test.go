@@ -126,24 +126,9 @@ func TestDelete(t *testing.T) {
 		{name: "a volume that stays → deadline exceeded", given: func(f *fakeService) { f.edit(testVolume, volumeIn("detached", "")) }, code: codes.DeadlineExceeded, calls: []string{"delete pvc-1"}},
 		{name: "already deleting → only waited for", given: func(f *fakeService) { f.edit(testVolume, volumeIn("deleting", "")) }, code: codes.DeadlineExceeded},
 		{
-			name: "a share that leaves its node after five seconds → deleted then, not before",
-			given: func(f *fakeService) {
-				f.edit(testVolume, shareOn("attached", "n1"))
-				start := time.Now()
-				f.looked = func(f *fakeService, name string) {
-					switch since := time.Since(start); {
-					case since < 5*time.Second && slices.Contains(f.made(), "delete pvc-1"):
-						panic("deleted while the share was on its node")
-					case since >= 8*time.Second && slices.Contains(f.made(), "delete pvc-1"):
-						f.remove(name)
-					case since >= 5*time.Second:
-						f.edit(name, shareOn("detached", ""))
-					case since >= 2*time.Second:
-						f.edit(name, shareOn("detaching", "n1"))
-					}
-				}
-			},
-			code: codes.OK, calls: []string{"delete pvc-1"},
+			name:  "a share that leaves its node after five seconds → deleted then, not before",
+			given: leaves(shareOn("attached", "n1"), shareOn("detaching", "n1"), shareOn("detached", "")),
+			code:  codes.OK, calls: []string{"delete pvc-1"},
 		},
 		{name: "a share that stays on its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, shareOn("attached", "n1")) }, code: codes.Aborted},
 		{name: "a share that comes to its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, shareOn("attaching", "n1")) }, code: codes.Aborted},
@@ -178,22 +163,11 @@ func TestDelete(t *testing.T) {
 		},
 		{
 			name: "attached for a snapshot for five seconds → deleted then, not before",
-			given: func(f *fakeService) {
-				f.edit(testVolume, volumeIn("attached", "n1", Ticket{ID: "snapshot-controller-1", Type: snapshotType, NodeID: "n1", Satisfied: true}))
-				start := time.Now()
-				f.looked = func(f *fakeService, name string) {
-					switch since := time.Since(start); {
-					case since < 5*time.Second && slices.Contains(f.made(), "delete pvc-1"):
-						panic("deleted while a job had it on a node")
-					case since >= 8*time.Second && slices.Contains(f.made(), "delete pvc-1"):
-						f.remove(name)
-					case since >= 5*time.Second:
-						f.edit(name, volumeIn("detached", ""))
-					case since >= 2*time.Second:
-						f.edit(name, func(v *Volume) { volumeIn("detaching", "n1")(v); v.Tickets = nil })
-					}
-				}
-			},
+			given: leaves(
+				volumeIn("attached", "n1", Ticket{ID: "snapshot-controller-1", Type: snapshotType, NodeID: "n1", Satisfied: true}),
+				func(v *Volume) { volumeIn("detaching", "n1")(v); clear(v.Tickets) },
+				volumeIn("detached", ""),
+			),
 			code: codes.OK, calls: []string{"delete pvc-1"},
 		},
 		{name: "it does not leave its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, volumeIn("detaching", "n1")) }, code: codes.Aborted},
@@ -216,6 +190,28 @@ func TestDelete(t *testing.T) {
 				assert.Equal(t, c.calls, f.made())
 			})
 		})
+	}
+}
+
+// leaves has a volume that is attached at first, starts to leave its node after two seconds, and has left it after five.
+// If its deletion was requested, it is gone after eight. A deletion that is requested earlier fails the test.
+func leaves(attached, detaching, detached func(*Volume)) func(*fakeService) {
+	return func(f *fakeService) {
+		f.edit(testVolume, attached)
+		start := time.Now()
+		f.looked = func(f *fakeService, name string) {
+			isRequested := slices.Contains(f.made(), "delete pvc-1")
+			switch since := time.Since(start); {
+			case since < 5*time.Second && isRequested:
+				panic("deleted while the volume was on its node")
+			case since >= 8*time.Second && isRequested:
+				f.remove(name)
+			case since >= 5*time.Second:
+				f.edit(name, detached)
+			case since >= 2*time.Second:
+				f.edit(name, detaching)
+			}
+		}
 	}
 }
 

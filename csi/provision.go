@@ -198,7 +198,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if isServed(v) {
+	if mustLeave(v) {
 		v, err = c.awaitLeft(ctx, v)
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -221,6 +221,49 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: the volume still exists", name)
 	}
 	return err
+}
+
+// mustLeave reports whether a deletion must wait until the volume has left a node: the node of its share, or of a job of
+// this product such as a snapshot. The volume may also be on its way there, or away from any node. Nothing waits for a
+// faulted volume that stays detaching: its node is away and may never return, and deletion is the only way out. Other
+// users must detach the volume themselves.
+func mustLeave(v Volume) bool {
+	switch v.State {
+	case stateAttaching, stateAttached, stateDetaching:
+	default:
+		return false
+	}
+	if v.State == stateDetaching && v.Faulted {
+		return false
+	}
+	return v.isShared() || v.State == stateDetaching || hasOnlyJobs(v)
+}
+
+// hasOnlyJobs reports whether only jobs of this product have requested the attachment.
+func hasOnlyJobs(v Volume) bool {
+	for _, t := range v.Tickets {
+		if t.Type != snapshotType {
+			return false
+		}
+	}
+	return len(v.Tickets) > 0
+}
+
+// awaitLeft returns when the share, or the job, has left its node. Aborted: it has not left in time, and the caller asks
+// again.
+func (c *controller) awaitLeft(ctx context.Context, v Volume) (Volume, error) {
+	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
+		return !mustLeave(v), checkUnpublished(v)
+	})
+	if !errors.Is(err, errWaitTimeout) {
+		return last, err
+	}
+	what := "it"
+	if last.isShared() {
+		what = "its share"
+	}
+	return last, status.Errorf(codes.Aborted, "deleting volume %s: %s has not left node %s yet (the volume is %s); the data is deleted after that",
+		last.Name, what, last.NodeID, last.State)
 }
 
 // checkUnpublished refuses to delete a volume that this driver published to a node.

@@ -27,5 +27,5 @@ const (
 	// attacherType marks this driver's tickets.
 	attacherType = v1.AttacherTypeCSI
 	// snapshotType marks the ticket that attaches a volume while it takes a snapshot.
-	snapshotType = "snapshot-controller"
+	snapshotType = v1.AttacherTypeSnapshot
 )

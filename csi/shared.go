@@ -1,9 +1,6 @@
 package csi
 
 import (
-	"context"
-	"errors"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -39,49 +36,6 @@ func checkMode(v Volume, as capability) error {
 			"attaching volume %s: its claim is for a block volume, but the volume's accessMode is %s, and NFS has no block devices", v.Name, v.AccessMode)
 	}
 	return nil
-}
-
-// isServed reports whether the volume is on the node of its share, or of a job of this product such as a snapshot. It is
-// true as well while the volume is about to be attached there, or has not left the node yet. A faulted volume that stays
-// detaching is not served: its node is away and may never return, and deletion is the only way out. Other users must
-// detach the volume themselves.
-func isServed(v Volume) bool {
-	switch v.State {
-	case stateAttaching, stateAttached, stateDetaching:
-	default:
-		return false
-	}
-	if v.State == stateDetaching && v.Faulted {
-		return false
-	}
-	return v.isShared() || v.State == stateDetaching || hasOnlyJobs(v)
-}
-
-// hasOnlyJobs reports whether only jobs of this product have requested the attachment.
-func hasOnlyJobs(v Volume) bool {
-	for _, t := range v.Tickets {
-		if t.Type != snapshotType {
-			return false
-		}
-	}
-	return len(v.Tickets) > 0
-}
-
-// awaitLeft returns when the share, or the job, has left its node. Aborted: it has not left in time, and the caller asks
-// again.
-func (c *controller) awaitLeft(ctx context.Context, v Volume) (Volume, error) {
-	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
-		return !isServed(v), checkUnpublished(v)
-	})
-	if !errors.Is(err, errWaitTimeout) {
-		return last, err
-	}
-	what := "it"
-	if last.isShared() {
-		what = "its share"
-	}
-	return last, status.Errorf(codes.Aborted, "deleting volume %s: %s has not left node %s yet (the volume is %s); the data is deleted after that",
-		last.Name, what, last.NodeID, last.State)
 }
 
 // shareNotServed is the answer if the share was not served in time.

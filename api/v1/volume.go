@@ -216,6 +216,9 @@ const (
 	AttacherTypeCSI = "csi-attacher"
 )
 
+// AttacherTypeSnapshot is the type of a ticket of this product: it attaches a volume while a snapshot is taken.
+const AttacherTypeSnapshot = "snapshot-controller"
+
 // AttachInput is the body of the action attach.
 type AttachInput struct {
 	// HostID is the node; it must exist and be ready.
