@@ -56,8 +56,9 @@ type FS struct {
 	available int64
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
+	// mount is the number of the mount; 0: unknown.
+	mount uint64
 	// failing has the syncs that must fail, and kept the parts of files that stay cached.
-	mount   uint64 // the number of the mount; 0: unknown
 	failing []failingSync
 	kept    []keptPart
 	// before is called before each step; an error makes the step fail without effect.
